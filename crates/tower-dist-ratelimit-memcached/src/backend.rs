@@ -4,13 +4,12 @@ use smallvec::SmallVec;
 use tower_dist_ratelimit::{
     BuildError, Decision, Policy,
     backend::{
-        Answer, Backend, BackendError, BoxFuture, Capabilities, CasBackend, Charge, PolicyId,
-        toolkit::{MAX_POLICIES, Registry, Transactions, tag},
+        Answer, Backend, BackendError, BoxFuture, CasBackend, Charge, PolicyId,
+        toolkit::{Registry, Transactions, tag, wall_clock},
     },
 };
 
 use crate::{
-    clock,
     counted::Counted,
     items::{Items, Servers},
     key::server,
@@ -236,7 +235,7 @@ impl Memcached {
         Operation {
             link: server(&self.servers, &tag).clone(),
             rule: Arc::clone(rule),
-            clock: clock::wall,
+            clock: wall_clock,
             tag,
             verb,
             charge: keyless,
@@ -266,7 +265,7 @@ impl Memcached {
         match self.registry.find(first)? {
             (Kept::Counted(rule), _) => {
                 let answer = self.operation(rule, first, Verb::Acquire).ask()?;
-                Ok(Answer::Later(Box::pin(async move { Ok(answer.await?) })))
+                Ok(Answer::Later(Box::pin(answer)))
             }
             (Kept::Values(ids), _) => {
                 let charges = self.renamed(charges, ids)?;
@@ -309,12 +308,6 @@ impl Memcached {
 }
 
 impl Backend for Memcached {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_policies: MAX_POLICIES,
-        }
-    }
-
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         self.registry.register(policies, || {
             if let [policy] = policies {

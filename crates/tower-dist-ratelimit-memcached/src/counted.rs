@@ -3,12 +3,14 @@ use std::time::Duration;
 use tower_dist_ratelimit::{
     Algorithm, BuildError, Decision, Policy, Quota,
     arithmetic::{Limit, decide_count, saturating_nanos},
-    backend::{Charge, toolkit::Tag},
+    backend::{
+        Charge,
+        toolkit::{Keys, SKEW, Tag, tag_bits},
+    },
 };
 
 use super::{
-    clock::{SKEW, SLACK, unix},
-    key::{Keys, bits},
+    clock::{SLACK, unix},
     request::Ttl,
 };
 
@@ -89,7 +91,7 @@ impl Counted {
         };
         let window = saturating_nanos(self.quota.window());
         let phase = match staggered {
-            true => (u128::from(bits(tag)) * u128::from(window)) >> 64,
+            true => (u128::from(tag_bits(tag)) * u128::from(window)) >> 64,
             false => 0,
         };
         let nanos = nanos.saturating_add(u64::try_from(phase).unwrap_or(0));
@@ -210,7 +212,7 @@ mod tests {
             let rule = Counted::new("rl", &policy).unwrap().unwrap();
             let tag = tag(b"k");
             let limit = Limit::new(policy.algorithm(), policy.quota()).unwrap();
-            let (mut state, mut count, mut window) = (limit.unused(bits(&tag)), 0, None);
+            let (mut state, mut count, mut window) = (limit.unused(tag_bits(&tag)), 0, None);
             for step in 0..200_u64 {
                 let nanos = step * step * second / 7;
                 let number = rule.present(nanos, &tag).map(|(number, _)| number);

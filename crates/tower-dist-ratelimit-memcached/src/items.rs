@@ -2,12 +2,11 @@ use std::{sync::Arc, time::Duration};
 
 use tower_dist_ratelimit::backend::{
     BackendError, CompareAndSwap,
-    toolkit::{Tag, tag as tag_of},
+    toolkit::{Tag, tag as tag_of, wall_clock},
 };
 
 use super::{
-    clock::{SLACK, unix, wall},
-    failure::Failure,
+    clock::{SLACK, unix},
     key::server,
     link::Link,
     reply::{Code, Meta},
@@ -32,7 +31,7 @@ impl Items {
         tag.unwrap_or_else(|| tag_of(key))
     }
 
-    async fn ask(&self, key: &[u8], command: Command) -> Result<Meta, Failure> {
+    async fn ask(&self, key: &[u8], command: Command) -> Result<Meta, BackendError> {
         let link = server(&self.servers, &self.tag(key));
         link.ask(command, None)?.await
     }
@@ -59,7 +58,7 @@ impl CompareAndSwap for Items {
     ) -> Result<bool, BackendError> {
         let seconds = ttl.as_secs().saturating_add(1 + SLACK);
         let command = Command::set(key, value.len());
-        let command = command.ttl(" T", Ttl::seconds(seconds, unix(wall())));
+        let command = command.ttl(" T", Ttl::seconds(seconds, unix(wall_clock())));
         let command = match expected {
             Some(version) => command.flag(" C", version).value("", value),
             None => command.value(" ME", value),

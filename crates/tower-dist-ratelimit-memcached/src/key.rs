@@ -1,61 +1,27 @@
-use tower_dist_ratelimit::backend::toolkit::{Tag, tag};
+use tower_dist_ratelimit::backend::toolkit::{Keys, Tag, tag, tag_bits};
 
-/// The Memcached keys of a policy's counters: `prefix:version:tag:name`, followed by the number of the window if windows
-/// have numbers.
+/// A Memcached key: `prefix:layout:tag:name`, followed by the number of the window if windows have numbers. Most keys fit
+/// without an allocation.
 ///
-/// The version names the layout of the value, so that a policy with another algorithm, or a later release of this crate,
-/// does not misread it. Keys have at most 220 characters and no spaces; Memcached allows 250 characters.
-#[derive(Clone, Debug)]
-pub(super) struct Keys {
-    before: Box<[u8]>,
-    after: Box<[u8]>,
-}
-
-/// A key. Most keys fit without an allocation.
+/// Keys have at most 220 characters and no spaces; Memcached allows 250 characters.
 pub(super) type Key = smallvec::SmallVec<[u8; 96]>;
 
-impl Keys {
-    pub(super) fn new(prefix: &str, version: &str, name: &str) -> Self {
-        // Names can have spaces, which keys cannot.
-        let name = match name.contains(' ') {
-            true => format!(":{}", digest(name)),
-            false => name.to_owned(),
-        };
-        Self {
-            before: format!("{prefix}:{version}:").into_bytes().into(),
-            after: format!(":{name}").into_bytes().into(),
-        }
+/// Returns the key of a caller's key, and of one of its windows.
+pub(super) fn key(keys: &Keys, tag: &Tag, window: Option<u64>) -> Key {
+    let mut key = Key::new();
+    for part in keys.of(tag) {
+        key.extend_from_slice(part);
     }
-
-    /// Returns the key of a caller's key, and of one of its windows.
-    pub(super) fn of(&self, tag: &Tag, window: Option<u64>) -> Key {
-        let mut key = Key::new();
-        key.extend_from_slice(&self.before);
-        key.extend_from_slice(tag);
-        key.extend_from_slice(&self.after);
-        if let Some(number) = window {
-            key.push(b':');
-            key.extend_from_slice(number.to_string().as_bytes());
-        }
-        key
+    if let Some(number) = window {
+        key.extend_from_slice(format!(":{number}").as_bytes());
     }
-}
-
-/// Sixteen digits of a text's hash.
-pub(super) fn digest(text: &str) -> String {
-    String::from_utf8_lossy(&tag(text.as_bytes())[..16]).into_owned()
-}
-
-/// 64 bits of a tag, the same on every machine.
-pub(super) fn bits(tag: &Tag) -> u64 {
-    let digits = std::str::from_utf8(&tag[..16]).unwrap_or_default();
-    u64::from_str_radix(digits, 16).unwrap_or_default()
+    key
 }
 
 /// Returns the server of a key: the server with the greatest weight for it (rendezvous hashing; Thaler and Ravishankar 1998).
 /// If one of `n` servers is added or removed, one key in `n` moves. The order of the servers does not matter.
 pub(super) fn server<'a, T>(servers: &'a [(u64, T)], tag: &Tag) -> &'a T {
-    let bits = bits(tag);
+    let bits = tag_bits(tag);
     let weight = |seed: u64| mixed(mixed(seed) ^ bits);
     let heaviest = servers.iter().max_by_key(|(seed, _)| weight(*seed));
     heaviest.map_or(&servers[0].1, |(_, server)| server)
@@ -63,7 +29,7 @@ pub(super) fn server<'a, T>(servers: &'a [(u64, T)], tag: &Tag) -> &'a T {
 
 /// Returns the seed of a server's name.
 pub(super) fn seed(server: &str) -> u64 {
-    bits(&tag(server.as_bytes()))
+    tag_bits(&tag(server.as_bytes()))
 }
 
 /// Mixes 64 bits (the finisher of SplitMix64; Steele, Lea and Flood 2014).
@@ -81,16 +47,14 @@ mod tests {
     fn keys_are_short_and_have_no_spaces() {
         let prefix = "p".repeat(64);
         for name in ["login", "a b", &"n".repeat(64), &" ".repeat(64), "\"\\%{}"] {
-            let key = Keys::new(&prefix, "b1", name).of(&tag(b" \r\n\0"), Some(u64::MAX));
+            let keys = Keys::new(&prefix, "b1", name);
+            let key = key(&keys, &tag(b" \r\n\0"), Some(u64::MAX));
             assert!(key.len() <= 220, "{}", key.len());
             assert!(key.iter().all(u8::is_ascii_graphic));
         }
-        let key = |name| Keys::new("rl", "b1", name).of(&tag(b""), None);
-        assert_eq!(
-            &key("login")[..],
-            b"rl:b1:af1349b9f5f9a1a6a0404dea36dcc949:login"
-        );
-        assert_ne!(key("a b"), key("b a"));
+        let key = key(&Keys::new("rl", "b1", "login"), &tag(b""), Some(7));
+        let text = b"rl:b1:af1349b9f5f9a1a6a0404dea36dcc949:login:7";
+        assert_eq!(&key[..], text);
     }
 
     #[test]

@@ -13,12 +13,13 @@ use tokio::{
         oneshot,
     },
 };
-use tower_dist_ratelimit::backend::toolkit::{
-    Address, ConnectError, Health, Reconnect, Timeouts, connect_within,
+use tower_dist_ratelimit::backend::{
+    BackendError,
+    toolkit::{Address, ConnectError, Health, Reconnect, Timeouts, connect_within},
 };
 
 use super::{
-    failure::Failure,
+    failure,
     pipe::{Caller, End, Job, Pipe},
     reply::Meta,
     request::Command,
@@ -92,18 +93,22 @@ impl Link {
     }
 
     /// Sends a command, unless its caller leaves before the connection takes it up. Fails if the queue is full.
-    pub(super) fn ask(&self, command: Command, caller: Option<Caller>) -> Result<Pending, Failure> {
+    pub(super) fn ask(
+        &self,
+        command: Command,
+        caller: Option<Caller>,
+    ) -> Result<Pending, BackendError> {
         self.check()?;
         let (job, pending) = self.job(command, caller);
         self.0.inbox.try_send(job).map_err(|error| match error {
-            TrySendError::Full(_) => Failure::busy(format_args!("{INBOX} requests wait already")),
+            TrySendError::Full(_) => BackendError::busy(format!("{INBOX} requests wait already")),
             TrySendError::Closed(_) => lost(&self.0.health),
         })?;
         Ok(pending)
     }
 
     /// Sends a command of a task, which waits for a place in the queue: no more tasks wait than requests were accepted.
-    pub(super) async fn ask_in_turn(&self, command: Command) -> Result<Meta, Failure> {
+    pub(super) async fn ask_in_turn(&self, command: Command) -> Result<Meta, BackendError> {
         self.check()?;
         let (job, pending) = self.job(command, None);
         let sent = self.0.inbox.send(job).await;
@@ -123,7 +128,7 @@ impl Link {
     }
 
     /// Fails while there is no connection.
-    pub(super) fn check(&self) -> Result<(), Failure> {
+    pub(super) fn check(&self) -> Result<(), BackendError> {
         match self.0.health.is_up() {
             true => Ok(()),
             false => Err(lost(&self.0.health)),
@@ -133,12 +138,12 @@ impl Link {
 
 /// The answer to a command in flight.
 pub(super) struct Pending {
-    receiver: oneshot::Receiver<Result<Meta, Failure>>,
+    receiver: oneshot::Receiver<Result<Meta, BackendError>>,
     health: Arc<Health>,
 }
 
 impl Future for Pending {
-    type Output = Result<Meta, Failure>;
+    type Output = Result<Meta, BackendError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = Pin::new(&mut self.receiver).poll(cx);
@@ -147,10 +152,10 @@ impl Future for Pending {
 }
 
 /// The task records a lost connection before it drops commands. So if the connection is up, the task itself is gone.
-fn lost(health: &Health) -> Failure {
+fn lost(health: &Health) -> BackendError {
     match health.is_up() {
-        true => Failure::ended(),
-        false => Failure::lost(health.reason()),
+        true => failure::ended(),
+        false => failure::lost(health.reason()),
     }
 }
 
@@ -193,6 +198,6 @@ async fn supervise(
 /// Fails the commands that were sent just before the connection was lost. Returns when no handle is left.
 async fn reject(inbox: &mut mpsc::Receiver<Job>, health: &Health) {
     while let Some(job) = inbox.recv().await {
-        let _ = job.answer.send(Err(Failure::lost(health.reason())));
+        let _ = job.answer.send(Err(failure::lost(health.reason())));
     }
 }

@@ -13,14 +13,14 @@ use std::{
 use tokio::{task::JoinHandle, time::Instant};
 use tower_dist_ratelimit::{
     Decision, Decisions,
-    backend::{Charge, JointDecision, toolkit::Tag},
+    backend::{BackendError, Charge, JointDecision, toolkit::Tag},
 };
 
 use super::{
     clock::Clock,
     counted::{Counted, MOST},
-    failure::Failure,
-    key::Key,
+    failure,
+    key::{Key, key},
     link::{Link, Pending},
     reply::{Code, Meta, number},
     request::Command,
@@ -88,7 +88,7 @@ enum Outcome {
 }
 
 /// The verdict on an operation.
-type Verdict = Result<JointDecision, Failure>;
+type Verdict = Result<JointDecision, BackendError>;
 
 /// An operation whose caller waits for the first answer. If the caller leaves, a task completes the operation.
 struct Open {
@@ -97,7 +97,7 @@ struct Open {
 }
 
 impl Open {
-    async fn first_answer(&mut self) -> Option<(Attempt, Result<Meta, Failure>)> {
+    async fn first_answer(&mut self) -> Option<(Attempt, Result<Meta, BackendError>)> {
         let answer = (&mut self.attempt.as_mut()?.pending).await;
         Some((self.attempt.take()?, answer))
     }
@@ -124,13 +124,13 @@ impl Operation {
     ///
     /// If the caller drops the future before that command goes out, nothing is charged. Afterwards a task completes the
     /// operation.
-    pub(super) fn ask(self) -> Result<impl Future<Output = Verdict> + Send + use<>, Failure> {
+    pub(super) fn ask(self) -> Result<impl Future<Output = Verdict> + Send + use<>, BackendError> {
         let operation = Arc::new(self);
         let attempt = Some(operation.attempt(Arc::downgrade(&operation))?);
         let mut open = Open { operation, attempt };
         Ok(async move {
             let Some((attempt, answer)) = open.first_answer().await else {
-                return Err(Failure::ended());
+                return Err(failure::ended());
             };
             let outcome = match open.operation.outcome(&attempt, answer)? {
                 Outcome::Decided(verdict) => return Ok(verdict),
@@ -140,13 +140,13 @@ impl Operation {
             let task = open.spawn(attempt, Some(outcome));
             match allowed {
                 Some(decision) => Ok(one(decision)),
-                None => task.await.unwrap_or_else(|_| Err(Failure::ended())),
+                None => task.await.unwrap_or_else(|_| Err(failure::ended())),
             }
         })
     }
 
     /// Sends a charge, or a command that only reads.
-    fn attempt(&self, caller: Weak<Self>) -> Result<Attempt, Failure> {
+    fn attempt(&self, caller: Weak<Self>) -> Result<Attempt, BackendError> {
         let nanos = (self.clock)();
         let number = self.rule.present(nanos, &self.tag);
         let number = number.map(|(number, _)| number);
@@ -188,8 +188,8 @@ impl Operation {
     fn outcome(
         &self,
         attempt: &Attempt,
-        answer: Result<Meta, Failure>,
-    ) -> Result<Outcome, Failure> {
+        answer: Result<Meta, BackendError>,
+    ) -> Result<Outcome, BackendError> {
         let meta = answer?;
         let count = count(&meta).filter(|_| self.rule.ends(meta.ttl));
         let Attempt {
@@ -252,10 +252,10 @@ impl Operation {
             let allowed = outcome.allowed();
             let last = match outcome {
                 Outcome::Decided(verdict) => return Ok(verdict),
-                Outcome::Overtaken => Err(Failure::busy("another process was quicker")),
+                Outcome::Overtaken => Err(BackendError::busy("another process was quicker")),
                 Outcome::Foreign => {
                     self.delete_foreign(attempt.number).await?;
-                    Err(Failure::busy(
+                    Err(BackendError::busy(
                         "a foreign value is kept where a limit counts",
                     ))
                 }
@@ -304,7 +304,7 @@ impl Operation {
         attempt: &Attempt,
         ttl: Option<i64>,
         (over, mut cas, mut pending): (u64, Option<u64>, Option<Pending>),
-    ) -> Result<Option<u64>, Failure> {
+    ) -> Result<Option<u64>, BackendError> {
         let window = self.rule.server_window().unwrap_or_default();
         for _ in 0..TAKE_BACKS {
             let meta = match pending.take() {
@@ -335,7 +335,7 @@ impl Operation {
     }
 
     /// Deletes a value that is no count of this policy, unless it was replaced meanwhile.
-    async fn delete_foreign(&self, number: Option<u64>) -> Result<(), Failure> {
+    async fn delete_foreign(&self, number: Option<u64>) -> Result<(), BackendError> {
         let meta = self.read(number).await?;
         let is_foreign = count(&meta).is_none() || !self.rule.ends(meta.ttl);
         if let Some(cas) = meta.cas.filter(|_| is_foreign) {
@@ -345,13 +345,13 @@ impl Operation {
         Ok(())
     }
 
-    async fn read(&self, number: Option<u64>) -> Result<Meta, Failure> {
+    async fn read(&self, number: Option<u64>) -> Result<Meta, BackendError> {
         let command = Command::new("mg", &self.key(number)).end(" v t c");
         self.link.ask_in_turn(command).await
     }
 
     fn key(&self, number: Option<u64>) -> Key {
-        self.rule.keys.of(&self.tag, number)
+        key(&self.rule.keys, &self.tag, number)
     }
 
     /// Decides by the count before the charge.

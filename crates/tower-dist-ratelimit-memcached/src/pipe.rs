@@ -8,8 +8,9 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+use tower_dist_ratelimit::backend::BackendError;
+
 use super::{
-    failure::Failure,
     reply::{Code, Meta, Parser, Reply, violation},
     request::Command,
 };
@@ -34,7 +35,7 @@ pub(super) struct Job {
     pub(super) caller: Option<Caller>,
 }
 
-type Answer = oneshot::Sender<Result<Meta, Failure>>;
+type Answer = oneshot::Sender<Result<Meta, BackendError>>;
 
 /// A command in flight. A server answers in the order of the commands.
 struct Sent {
@@ -178,10 +179,10 @@ impl Pipe {
                     Ok(Meta::new(Code::NoNumber))
                 }
                 Reply::Error(error) if error.starts_with("SERVER_ERROR ") => {
-                    Err(Failure::new(error))
+                    Err(BackendError::new(error))
                 }
                 Reply::Error(error) => {
-                    let _ = sent.answer.send(Err(Failure::new(&error)));
+                    let _ = sent.answer.send(Err(BackendError::new(error.clone())));
                     return Err(error);
                 }
                 _ => return Err(violation("an answer to another command")),

@@ -3,8 +3,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use tower_dist_ratelimit::{
     BuildError, Decision, Policy,
     backend::{
-        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId,
-        toolkit::{MAX_POLICIES, Registry, Transactions},
+        Answer, Backend, BackendError, BoxFuture, Charge, PolicyId,
+        toolkit::{Registry, Transactions},
     },
 };
 
@@ -229,12 +229,6 @@ impl Redis {
 }
 
 impl Backend for Redis {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_policies: MAX_POLICIES,
-        }
-    }
-
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         let rules = policies
             .iter()

@@ -55,8 +55,14 @@ use crate::{BuildError, Decision, Policy};
 /// - Answers need no timeout of their own: a caller waits at most its
 ///   [`backend_timeout`](crate::RateLimitLayerBuilder::backend_timeout).
 pub trait Backend: Any + Send + Sync {
-    /// Returns the capabilities of this backend. Called once, when a limiter is built.
-    fn capabilities(&self) -> Capabilities;
+    /// Returns the maximum number of policies that one `acquire` decides together. Building a limiter with more fails.
+    ///
+    /// # Default
+    ///
+    /// 16.
+    fn max_policies(&self) -> usize {
+        16
+    }
 
     /// Returns whether a decision takes a round trip, so that a [deny cache](crate::RateLimitLayerBuilder::deny_cache)
     /// saves time.
@@ -110,8 +116,8 @@ pub trait Backend: Any + Send + Sync {
 /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
 /// ```
 impl<T: Backend + ?Sized> Backend for Arc<T> {
-    fn capabilities(&self) -> Capabilities {
-        (**self).capabilities()
+    fn max_policies(&self) -> usize {
+        (**self).max_policies()
     }
 
     fn is_remote(&self) -> bool {
@@ -133,17 +139,4 @@ impl<T: Backend + ?Sized> Backend for Arc<T> {
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
         (**self).reset(policy, key)
     }
-}
-
-/// The capabilities of a [`Backend`].
-///
-/// ```
-/// use tower_dist_ratelimit::backend::{Backend, Memory};
-///
-/// assert_eq!(Memory::default().capabilities().max_policies, 16);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capabilities {
-    /// Maximum number of policies that one `acquire` decides together. Building a limiter with more fails.
-    pub max_policies: usize,
 }

@@ -17,9 +17,7 @@ use crate::{
     BuildError, Decision, Policy, Source,
     algorithm::saturating_nanos,
     around::Around,
-    backend::{
-        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, JointDecision, PolicyId,
-    },
+    backend::{Answer, Backend, BackendError, BoxFuture, Charge, JointDecision, PolicyId},
     terms::Terms,
 };
 
@@ -204,10 +202,6 @@ impl Denials {
 }
 
 impl Backend for Denying {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         self.inner.register(policies)
     }

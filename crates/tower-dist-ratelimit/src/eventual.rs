@@ -12,10 +12,7 @@ use self::exchange::Exchange;
 use crate::{
     BuildError, Decision, Policy, Quota, Source,
     algorithm::saturating_nanos,
-    backend::{
-        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, OwnedCharge,
-        PolicyId,
-    },
+    backend::{Answer, Backend, BackendError, BoxFuture, Charge, Memory, OwnedCharge, PolicyId},
     background::Background,
     register,
     terms::Terms,
@@ -189,10 +186,6 @@ impl PostPaid {
 }
 
 impl Backend for PostPaid {
-    fn capabilities(&self) -> Capabilities {
-        self.shared.inner.capabilities()
-    }
-
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         self.shared.inner.register(policies)
     }

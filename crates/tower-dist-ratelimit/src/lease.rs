@@ -22,10 +22,7 @@ use crate::{
     Algorithm, BuildError, Decision, Policy,
     algorithm::saturating_nanos,
     around::Around,
-    backend::{
-        Answer, Backend, BackendError, Bounded, BoxFuture, Capabilities, Charge, JointDecision,
-        PolicyId,
-    },
+    backend::{Answer, Backend, BackendError, Bounded, BoxFuture, Charge, JointDecision, PolicyId},
     background::Background,
     terms::Terms,
 };
@@ -289,10 +286,6 @@ impl Leasing {
 }
 
 impl Backend for Leasing {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         self.inner.register(policies)
     }

@@ -65,11 +65,7 @@ const MAX_NAME: usize = 64;
 #[derive(Clone)]
 #[must_use = "a policy does nothing until it is given to a limiter"]
 pub struct Policy {
-    name: String,
-    quota: Quota,
-    algorithm: Algorithm,
-    dynamic_quotas: bool,
-    colocated: Option<String>,
+    pub(crate) backend: BackendPolicy,
     pub(crate) key: Option<Arc<dyn KeyExtractor>>,
     /// The cost of a request; 1 if `cost_fn` computes it.
     pub(crate) cost: u64,
@@ -80,15 +76,27 @@ pub struct Policy {
     pub(crate) hidden: bool,
 }
 
+/// The part of a policy that the backend knows.
+#[derive(Clone, PartialEq)]
+pub(crate) struct BackendPolicy {
+    name: String,
+    quota: Quota,
+    algorithm: Algorithm,
+    pub(crate) dynamic_quotas: bool,
+    colocated: Option<String>,
+}
+
 impl Policy {
     /// A policy with a name, which clients see.
     pub fn new(name: impl Into<String>, quota: Quota) -> Self {
         Self {
-            name: name.into(),
-            quota,
-            algorithm: Algorithm::default(),
-            dynamic_quotas: false,
-            colocated: None,
+            backend: BackendPolicy {
+                name: name.into(),
+                quota,
+                algorithm: Algorithm::default(),
+                dynamic_quotas: false,
+                colocated: None,
+            },
             key: None,
             cost: 1,
             cost_fn: None,
@@ -187,7 +195,7 @@ impl Policy {
     /// assert_eq!(chosen.algorithm(), Algorithm::SlidingWindowLog);
     /// ```
     pub fn counted(mut self, algorithm: Algorithm) -> Self {
-        self.algorithm = algorithm;
+        self.backend.algorithm = algorithm;
         self
     }
 
@@ -203,7 +211,7 @@ impl Policy {
     /// In [`Memory`](crate::backend::Memory), a bucket then needs a short lock and 80 bytes per key. On Redis and Memcached, a
     /// rejected request writes its key if its quota differs from the previous one.
     pub fn dynamic_quotas(mut self) -> Self {
-        self.dynamic_quotas = true;
+        self.backend.dynamic_quotas = true;
         self
     }
 
@@ -225,7 +233,7 @@ impl Policy {
     /// assert_eq!(user.colocated(), total.colocated());
     /// ```
     pub fn colocate(mut self, name: impl Into<String>) -> Self {
-        self.colocated = Some(name.into());
+        self.backend.colocated = Some(name.into());
         self
     }
 
@@ -491,31 +499,31 @@ impl Policy {
     /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.backend.name
     }
 
     /// The quota.
     #[must_use]
     pub fn quota(&self) -> Quota {
-        self.quota
+        self.backend.quota
     }
 
     /// The algorithm.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
-        self.algorithm
+        self.backend.algorithm
     }
 
     /// The name under which the policy is [colocated](Self::colocate).
     #[must_use]
     pub fn colocated(&self) -> Option<&str> {
-        self.colocated.as_deref()
+        self.backend.colocated.as_deref()
     }
 
     /// Whether charges can carry a quota.
     #[must_use]
     pub fn has_dynamic_quotas(&self) -> bool {
-        self.dynamic_quotas
+        self.backend.dynamic_quotas
     }
 
     /// The key's explanation of how to configure the server.
@@ -538,26 +546,28 @@ impl Policy {
             } => "cost_fn",
             _ => return Ok(()),
         };
-        Err(BuildError::new(field, "set", bound).in_policy(&self.name))
+        Err(BuildError::new(field, "set", bound).in_policy(&self.backend.name))
     }
 
     pub(crate) fn check(&self) -> Result<(), BuildError> {
         self.check_parts()
-            .map_err(|error| error.in_policy(&self.name))
+            .map_err(|error| error.in_policy(&self.backend.name))
     }
 
     fn check_parts(&self) -> Result<(), BuildError> {
         let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
-        if !matches!(self.name.len(), 1..=MAX_NAME) || !self.name.bytes().all(printable) {
-            let value = format!("{:?}", self.name);
+        if !matches!(self.backend.name.len(), 1..=MAX_NAME)
+            || !self.backend.name.bytes().all(printable)
+        {
+            let value = format!("{:?}", self.backend.name);
             let bound = format!("1 to {MAX_NAME} printable ASCII characters");
             return Err(BuildError::new("name", value, bound));
         }
-        self.quota.check()?;
-        self.algorithm.check(self.quota)?;
+        self.backend.quota.check()?;
+        self.backend.algorithm.check(self.backend.quota)?;
         // Without a burst, this is the limit.
-        let most = self.quota.burst_size();
-        let largest = if self.algorithm.is_bucket() {
+        let most = self.backend.quota.burst_size();
+        let largest = if self.backend.algorithm.is_bucket() {
             "burst"
         } else {
             "limit"
@@ -577,10 +587,10 @@ impl Policy {
 impl fmt::Debug for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Policy")
-            .field("name", &self.name)
-            .field("quota", &self.quota)
-            .field("algorithm", &self.algorithm)
-            .field("dynamic_quotas", &self.dynamic_quotas)
+            .field("name", &self.backend.name)
+            .field("quota", &self.backend.quota)
+            .field("algorithm", &self.backend.algorithm)
+            .field("dynamic_quotas", &self.backend.dynamic_quotas)
             .field("missing_key", &self.missing_key)
             .finish_non_exhaustive()
     }

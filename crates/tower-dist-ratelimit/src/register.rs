@@ -16,7 +16,7 @@ pub(crate) fn register(
 
 /// Checks a set of policies, except for the limits of the backend's arithmetic.
 pub(crate) fn check(backend: &dyn Backend, policies: &[Policy]) -> Result<(), BuildError> {
-    let most = backend.capabilities().max_policies;
+    let most = backend.max_policies();
     if policies.is_empty() {
         return Err(BuildError::new("number of policies", 0, "at least 1"));
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use tower::{Layer, Service, service_fn};
 use tower_dist_ratelimit::backend::{
-    Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId,
+    Answer, Backend, BackendError, BoxFuture, Charge, PolicyId,
 };
 use tower_dist_ratelimit::key::KeyExtractor;
 use tower_dist_ratelimit::{BuildError, Decision, Policy, Quota, RateLimitLayer};
@@ -44,8 +44,8 @@ impl Extractor {
 struct Recorder(Arc<Mutex<Option<Vec<u8>>>>);
 
 impl Backend for Recorder {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { max_policies: 1 }
+    fn max_policies(&self) -> usize {
+        1
     }
 
     fn register(&self, _: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {

@@ -12,7 +12,7 @@ use tower::{Layer, Service};
 use tower_dist_ratelimit::{
     BuildError, CallLimitLayer, Decision, FailureMode, Limiter, Policy, Quota, RateLimitLayer,
     ResponseHeaders, TrustedProxies,
-    backend::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId},
+    backend::{Answer, Backend, BackendError, BoxFuture, Charge, Memory, PolicyId},
     key::{self, KeyExtractor},
 };
 
@@ -165,8 +165,8 @@ fn fields_handles_and_refunds_take_what_the_docs_say() {
 pub(crate) struct Broken;
 
 impl Backend for Broken {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { max_policies: 1 }
+    fn max_policies(&self) -> usize {
+        1
     }
 
     fn register(&self, _: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {

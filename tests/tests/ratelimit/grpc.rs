@@ -14,7 +14,7 @@ use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Code, Status};
 use tower::Layer;
 use tower_dist_ratelimit::backend::{
-    Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId,
+    Answer, Backend, BackendError, BoxFuture, Charge, Memory, PolicyId,
 };
 use tower_dist_ratelimit::{
     BuildError, CallLimitLayer, Decision, FailureMode, LimitError, Policy, Quota, RateLimitLayer,
@@ -189,10 +189,6 @@ async fn a_tonic_client_waits_for_its_turn_and_is_rejected_beyond_that() {
 pub(crate) struct Broken;
 
 impl Backend for Broken {
-    fn capabilities(&self) -> Capabilities {
-        Memory::default().capabilities()
-    }
-
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         Ok((0..).map(PolicyId::new).take(policies.len()).collect())
     }

@@ -2,16 +2,18 @@
 
 use std::iter;
 
-use tower_dist_ratelimit::backend::toolkit::{PartAnswer, TransactionPart};
+use tower_dist_ratelimit::backend::{
+    BackendError,
+    toolkit::{PartAnswer, TransactionPart},
+};
 
 use super::{Operation, Verb};
-use crate::failure::Failure;
 
 /// A correction is a transaction of one part: it outlives its caller, and is sent again if its queue is full.
 impl TransactionPart for Operation {
-    type Failure = Failure;
+    type Failure = BackendError;
 
-    fn send(&self) -> Result<PartAnswer<Self>, Failure> {
+    fn send(&self) -> Result<PartAnswer<Self>, BackendError> {
         Ok(Box::pin(self.clone().ask()?))
     }
 
@@ -26,7 +28,7 @@ impl TransactionPart for Operation {
         refund
     }
 
-    fn is_retryable(failure: &Failure) -> bool {
-        failure.is_busy
+    fn is_retryable(failure: &BackendError) -> bool {
+        failure.is_busy()
     }
 }

@@ -12,15 +12,12 @@ use tower_dist_ratelimit::{
     Policy, Quota,
     backend::{
         PolicyId,
-        toolkit::{Health, tag},
+        toolkit::{Health, tag, wall_clock},
     },
 };
 
 use super::*;
-use crate::{
-    clock,
-    pipe::{End, Pipe},
-};
+use crate::pipe::{End, Pipe};
 
 /// A verdict that a task waits for.
 type Task = JoinHandle<Verdict>;
@@ -30,7 +27,7 @@ fn operation(link: &Link, policy: &Policy, verb: Verb) -> Operation {
     Operation {
         link: link.clone(),
         rule: Arc::new(Counted::new("rl", policy).unwrap().unwrap()),
-        clock: clock::wall,
+        clock: wall_clock,
         tag: tag(b"k"),
         verb,
         charge: Charge::new(PolicyId::new(0), b"", 3).up_to(5),

@@ -1,7 +1,4 @@
 mod cells;
-mod clock;
-mod failure;
-mod keys;
 mod part;
 mod policy_set;
 mod store;
@@ -10,7 +7,7 @@ mod tests;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 pub use self::store::CompareAndSwap;
 use self::{
@@ -19,8 +16,8 @@ use self::{
     policy_set::PolicySet,
 };
 use super::{
-    Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId,
-    toolkit::{MAX_POLICIES, PendingVerdict, Registry, Transactions, tag},
+    Answer, Backend, BackendError, BoxFuture, Charge, PolicyId,
+    toolkit::{PendingVerdict, Registry, TransactionPart, Transactions, tag},
 };
 use crate::{BuildError, Decision, Policy};
 
@@ -200,13 +197,16 @@ impl<C: CompareAndSwap> CasBackend<C> {
                 key: &[],
                 ..*charge
             };
-            match parts.iter_mut().find(|part| part.is_of(set, &tag)) {
-                Some(part) => part.add(index, place, charge),
-                None => {
-                    let mut part = Part::new(self.cells.clone(), Arc::clone(set), tag, verb);
-                    part.add(index, place, charge);
-                    parts.push(part);
-                }
+            let is_same = |part: &&mut Part<C>| Arc::ptr_eq(&part.set, set) && part.tag == tag;
+            match parts.iter_mut().find(is_same) {
+                Some(part) => part.charges.push((index, place, charge)),
+                None => parts.push(Part {
+                    cells: self.cells.clone(),
+                    set: Arc::clone(set),
+                    tag,
+                    verb,
+                    charges: smallvec![(index, place, charge)],
+                }),
             }
         }
         Ok(parts)
@@ -220,18 +220,11 @@ impl<C: CompareAndSwap> CasBackend<C> {
         let [part] = &parts[..] else {
             return self.transactions.acquire(parts.into_vec());
         };
-        let answer = part.ask()?;
-        Ok(Box::pin(async move { Ok(answer.await?) }))
+        part.send()
     }
 }
 
 impl<C: CompareAndSwap> Backend for CasBackend<C> {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_policies: MAX_POLICIES,
-        }
-    }
-
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         self.registry.register(policies, || {
             Ok(Arc::new(PolicySet::new(&self.prefix, policies)?))

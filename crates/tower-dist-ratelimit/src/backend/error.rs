@@ -9,6 +9,7 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 #[derive(Clone, Debug)]
 pub struct BackendError {
     late: bool,
+    busy: bool,
     /// `None`: the circuit breaker is open. A cause in an `Arc` would cost an allocation.
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
@@ -31,6 +32,7 @@ impl BackendError {
     pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self {
             late: false,
+            busy: false,
             source: Some(cause.into().into()),
         }
     }
@@ -39,6 +41,7 @@ impl BackendError {
     pub(crate) const fn circuit_open() -> Self {
         Self {
             late: false,
+            busy: false,
             source: None,
         }
     }
@@ -48,6 +51,27 @@ impl BackendError {
             Some(source) => &**source,
             None => &CircuitOpen,
         }
+    }
+
+    /// A failure with this cause that charged nothing, of a backend that still answers: a later attempt may succeed.
+    ///
+    /// ```
+    /// use tower_dist_ratelimit::backend::BackendError;
+    ///
+    /// assert!(BackendError::busy("8192 requests wait already").is_busy());
+    /// ```
+    #[must_use]
+    pub fn busy(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self {
+            busy: true,
+            ..Self::new(cause)
+        }
+    }
+
+    /// Returns whether nothing was charged and a later attempt may succeed.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.busy
     }
 
     /// A failure of a backend that did not answer within this timeout.

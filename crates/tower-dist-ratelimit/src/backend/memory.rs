@@ -20,10 +20,7 @@ pub(crate) use self::alone::Alone;
 use self::{
     fingerprint::Fingerprint, frame::Frame, numbers::Numbers, shelves::Shelves, store::Store,
 };
-use super::{
-    Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId,
-    toolkit::{MAX_POLICIES, Registry},
-};
+use super::{Answer, Backend, BackendError, BoxFuture, Charge, PolicyId, toolkit::Registry};
 use crate::{
     Algorithm, BuildError, Decision, Policy,
     algorithm::{Ask, Bucket, FixedWindow, MAX_LOG},
@@ -265,12 +262,6 @@ impl Memory {
 }
 
 impl Backend for Memory {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_policies: MAX_POLICIES,
-        }
-    }
-
     fn is_remote(&self) -> bool {
         false
     }

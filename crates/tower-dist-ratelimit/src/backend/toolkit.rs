@@ -7,9 +7,13 @@
 #[cfg(feature = "toolkit")]
 mod address;
 #[cfg(feature = "toolkit")]
+mod clock;
+#[cfg(feature = "toolkit")]
 mod connect_error;
 #[cfg(feature = "toolkit")]
 mod health;
+#[cfg(feature = "toolkit")]
+mod keys;
 #[cfg(feature = "toolkit")]
 mod reconnect;
 mod registry;
@@ -20,14 +24,16 @@ mod timeouts;
 #[cfg(feature = "toolkit")]
 mod transaction;
 
-pub use registry::{MAX_POLICIES, Registry};
+pub use registry::Registry;
 #[cfg(feature = "toolkit")]
 pub use {
     address::Address,
+    clock::{EPOCH, SKEW, wall_clock},
     connect_error::ConnectError,
     health::Health,
+    keys::Keys,
     reconnect::{Connector, Reconnect},
-    tag::{Tag, Tags, tag},
+    tag::{Tag, Tags, tag, tag_bits},
     timeouts::{Timeouts, connect_within},
     transaction::{PartAnswer, PendingVerdict, TransactionPart, Transactions},
 };

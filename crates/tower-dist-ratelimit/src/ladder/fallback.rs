@@ -44,7 +44,7 @@ impl Fallback {
         is_remote: bool,
     ) -> Result<Self, BuildError> {
         let (share, unreported) = (Memory::default(), Memory::default());
-        let most = share.capabilities().max_policies;
+        let most = share.max_policies();
         if policies.len() > most {
             let bound = format!("at most {most} with FailureMode::Local");
             return Err(BuildError::new("number of policies", policies.len(), bound));

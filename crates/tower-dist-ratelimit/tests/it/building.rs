@@ -7,7 +7,7 @@ use std::time::Duration;
 use tower_dist_ratelimit::{
     BuildError, CallLimitLayer, Decision, FailureMode, Limiter, MissingKey, Policy, Quota,
     RateLimitLayer, ResponseHeaders, TrustedProxies,
-    backend::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId},
+    backend::{Answer, Backend, BackendError, BoxFuture, Charge, Memory, PolicyId},
     key::{self, KeyExtractor},
 };
 

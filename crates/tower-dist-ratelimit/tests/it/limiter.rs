@@ -12,10 +12,7 @@ use std::{
 
 use tower_dist_ratelimit::{
     BuildError, Decision, FailureMode, Limiter, LimiterBuilder, Policy, Quota,
-    backend::{
-        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, JointDecision, Memory,
-        PolicyId,
-    },
+    backend::{Answer, Backend, BackendError, BoxFuture, Charge, JointDecision, Memory, PolicyId},
 };
 
 use crate::support::{Broken, Remote, slow};
@@ -170,10 +167,6 @@ async fn a_failing_backend_is_an_error_if_configured() {
 struct FirstResetFails(Arc<Memory>, AtomicBool);
 
 impl Backend for FirstResetFails {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         self.0.register(policies)
     }
@@ -216,10 +209,6 @@ async fn a_reset_that_fails_for_one_policy_clears_the_others_and_returns_the_fir
 struct NoDecisions;
 
 impl Backend for NoDecisions {
-    fn capabilities(&self) -> Capabilities {
-        Memory::default().capabilities()
-    }
-
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         Memory::default().register(policies)
     }

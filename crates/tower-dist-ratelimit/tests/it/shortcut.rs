@@ -20,17 +20,13 @@ use proptest::prelude::*;
 use tokio::time::{Instant, advance};
 use tower_dist_ratelimit::{
     BuildError, Decision, Event, Observer, Policy, Quota, Rejection,
-    backend::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId},
+    backend::{Answer, Backend, BackendError, BoxFuture, Charge, Memory, PolicyId},
 };
 
 /// The same backend through the general path.
 struct Detour(Arc<Memory>);
 
 impl Backend for Detour {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
     fn is_remote(&self) -> bool {
         self.0.is_remote()
     }

@@ -9,10 +9,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 use tower_dist_ratelimit::{
     BuildError, Decision, Decisions, Policy, Quota,
-    backend::{
-        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, JointDecision, Memory,
-        PolicyId,
-    },
+    backend::{Answer, Backend, BackendError, BoxFuture, Charge, JointDecision, Memory, PolicyId},
 };
 
 /// [`Memory`] behind a network. Sent messages arrive even if the caller stops waiting. Clones share the memory, and so do
@@ -160,10 +157,6 @@ impl Letter {
 }
 
 impl Backend for Wan {
-    fn capabilities(&self) -> Capabilities {
-        self.0.memory.capabilities()
-    }
-
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         let mut ids = self.0.ids.lock().unwrap();
         let known: Option<Vec<_>> = policies

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 use tower_dist_ratelimit::backend::{
-    Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, JointDecision, Memory, PolicyId,
+    Answer, Backend, BackendError, BoxFuture, Charge, JointDecision, Memory, PolicyId,
 };
 use tower_dist_ratelimit::{BuildError, Decision, Decisions, Policy};
 
@@ -56,8 +56,8 @@ impl Store {
 }
 
 impl Backend for Store {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { max_policies: 1 }
+    fn max_policies(&self) -> usize {
+        1
     }
 
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {

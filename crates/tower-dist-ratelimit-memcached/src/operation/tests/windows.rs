@@ -15,7 +15,7 @@ fn asking(limit: u64) -> (Wire, Task) {
     (wire, task)
 }
 
-async fn told(task: Task) -> Result<Decision, Failure> {
+async fn told(task: Task) -> Result<Decision, BackendError> {
     let told = timeout(Duration::from_secs(10), task).await;
     Ok(told.expect("an answer").unwrap()?.decisions[0])
 }
@@ -74,7 +74,7 @@ async fn a_charge_that_loses_every_race_for_a_new_window_fails_and_says_so() {
         wire.answer(" D5 ", "NS", "", "").await;
     }
     let failure = told(task).await.unwrap_err();
-    let error = BackendError::from(failure).to_string();
+    let error = failure.to_string();
     assert!(error.contains("quicker"), "{error}");
 }
 

@@ -1,7 +1,7 @@
 //! One task per key that is being decided: it loads the value, decides all waiting charges by it, and swaps it.
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map::Entry},
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -14,17 +14,14 @@ use tokio::{
 };
 use tower_jitter_retry::Backoff;
 
-use super::{
-    clock::{self, Clock},
-    failure::Failure,
-    keys::bits,
-    policy_set::PolicySet,
-    store::CompareAndSwap,
-};
+use super::{policy_set::PolicySet, store::CompareAndSwap};
 use crate::{
     Decision, Decisions,
     arithmetic::{State, charge_all},
-    backend::{BackendError, Charge, JointDecision, PolicyId, toolkit::Tag},
+    backend::{
+        BackendError, Charge, JointDecision, PolicyId,
+        toolkit::{PendingVerdict, Tag, tag_bits, wall_clock},
+    },
 };
 
 /// Maximum number of charges that wait at a time, over all keys.
@@ -46,12 +43,14 @@ pub(super) enum Verb {
     Reset,
 }
 
+/// Charges, each with its index in the request and the place of its policy in the set.
+pub(super) type Charges = SmallVec<[(usize, usize, Charge<'static>); 1]>;
+
 /// Charges to one value, whose caller waits.
-pub(super) struct Job {
+struct Job {
     verb: Verb,
-    /// Each with the place of its policy in the set.
-    charges: SmallVec<[(usize, Charge<'static>); 1]>,
-    answer: oneshot::Sender<Result<JointDecision, Failure>>,
+    charges: Charges,
+    answer: oneshot::Sender<Result<JointDecision, BackendError>>,
     /// When it is no longer retried. `None` if that is later than a clock can tell.
     end: Option<Instant>,
     _room: OwnedSemaphorePermit,
@@ -60,7 +59,8 @@ pub(super) struct Job {
 /// The values that are being decided.
 pub(super) struct Cells<C> {
     pub(super) timeout: Duration,
-    pub(super) clock: Clock,
+    /// Returns the time in nanoseconds since the start of 2020. Tests have machines with other clocks.
+    pub(super) clock: fn() -> u64,
     shared: Arc<Shared<C>>,
 }
 
@@ -86,25 +86,6 @@ impl<C> Clone for Cells<C> {
 }
 
 impl Job {
-    /// # Errors
-    ///
-    /// Too many charges wait already.
-    pub(super) fn new<C>(
-        cells: &Cells<C>,
-        verb: Verb,
-        charges: SmallVec<[(usize, Charge<'static>); 1]>,
-        answer: oneshot::Sender<Result<JointDecision, Failure>>,
-    ) -> Result<Self, Failure> {
-        let room = Arc::clone(&cells.shared.room).try_acquire_owned();
-        Ok(Self {
-            verb,
-            charges,
-            answer,
-            end: Instant::now().checked_add(cells.timeout),
-            _room: room.map_err(|_| Failure::busy(format!("{MOST} charges wait already")))?,
-        })
-    }
-
     /// Decides the charges, and changes the states accordingly.
     fn decide(
         &self,
@@ -118,27 +99,27 @@ impl Job {
                 // The other policies of the set get a charge of zero cost.
                 let look = Charge::new(PolicyId::new(0), &[], 0);
                 let mut charges: SmallVec<[_; 4]> = SmallVec::from_elem(look, states.len());
-                for &(place, charge) in &self.charges {
+                for &(_, place, charge) in &self.charges {
                     charges[place] = charge;
                 }
                 let mut out: SmallVec<[_; 4]> =
                     SmallVec::from_elem(Decision::default(), states.len());
                 let allowed = charge_all(states, nanos, &charges, &mut out);
-                let decisions = self.charges.iter().map(|&(place, _)| out[place]);
+                let decisions = self.charges.iter().map(|&(_, place, _)| out[place]);
                 return JointDecision {
                     allowed,
                     decisions: decisions.collect(),
                 };
             }
             Verb::Settle(delta) => {
-                for (place, charge) in &self.charges {
+                for &(_, place, charge) in &self.charges {
                     let most = i64::try_from(charge.cost).unwrap_or(i64::MAX);
-                    states[*place].settle(nanos, charge, delta.max(-most));
+                    states[place].settle(nanos, &charge, delta.max(-most));
                 }
             }
             Verb::Reset => {
-                for &(place, _) in &self.charges {
-                    states[place] = set.limits[place].unused(bits(tag));
+                for &(_, place, _) in &self.charges {
+                    states[place] = set.limits[place].unused(tag_bits(tag));
                 }
             }
         }
@@ -153,7 +134,7 @@ impl<C: CompareAndSwap> Cells<C> {
     pub(super) fn new(store: C) -> Self {
         Self {
             timeout: Duration::from_millis(500),
-            clock: clock::wall,
+            clock: wall_clock,
             shared: Arc::new(Shared {
                 store,
                 runtime: Handle::current(),
@@ -163,19 +144,32 @@ impl<C: CompareAndSwap> Cells<C> {
         }
     }
 
-    /// Queues a job, and starts a task for its value unless there is one.
-    pub(super) fn push(&self, set: &Arc<PolicySet>, tag: Tag, job: Job) {
-        let cell = (Arc::as_ptr(set).addr(), tag);
-        let is_new = match self.shared.waiting().entry(cell) {
-            Entry::Occupied(mut jobs) => {
-                jobs.get_mut().push_back(job);
-                false
-            }
-            Entry::Vacant(place) => {
-                place.insert(VecDeque::from([job]));
-                true
-            }
+    /// Queues charges for a value. If the value has no task, starts one.
+    ///
+    /// # Errors
+    ///
+    /// Too many charges wait already.
+    pub(super) fn ask(
+        &self,
+        set: &Arc<PolicySet>,
+        tag: Tag,
+        verb: Verb,
+        charges: Charges,
+    ) -> Result<PendingVerdict, BackendError> {
+        let room = Arc::clone(&self.shared.room).try_acquire_owned();
+        let (answer, receiver) = oneshot::channel();
+        let job = Job {
+            verb,
+            charges,
+            answer,
+            end: Instant::now().checked_add(self.timeout),
+            _room: room.map_err(|_| BackendError::busy(format!("{MOST} charges wait already")))?,
         };
+        let cell = (Arc::as_ptr(set).addr(), tag);
+        let mut waiting = self.shared.waiting();
+        let is_new = !waiting.contains_key(&cell);
+        waiting.entry(cell).or_default().push_back(job);
+        drop(waiting);
         if is_new {
             let task = Task {
                 cells: self.clone(),
@@ -187,6 +181,11 @@ impl<C: CompareAndSwap> Cells<C> {
             // Not under the lock: a runtime that has ended drops the task here, which takes the lock.
             self.shared.runtime.spawn(task.run());
         }
+        let ended = "the runtime that it was made on has ended, or the store has panicked";
+        Ok(Box::pin(async move {
+            let lost = |_| Err(BackendError::new(ended));
+            receiver.await.unwrap_or_else(lost)
+        }))
     }
 }
 
@@ -260,11 +259,10 @@ impl<C: CompareAndSwap> Task<C> {
     async fn within<T>(
         &self,
         asked: impl Future<Output = Result<T, BackendError>>,
-    ) -> Result<T, Failure> {
-        match timeout(self.cells.timeout, asked).await {
-            Ok(answer) => answer.map_err(Failure::from),
-            Err(_) => Err(Failure::late(self.cells.timeout)),
-        }
+    ) -> Result<T, BackendError> {
+        let limit = self.cells.timeout;
+        let late = |_| Err(BackendError::late(limit));
+        timeout(limit, asked).await.unwrap_or_else(late)
     }
 
     /// Removes jobs whose caller has left, and fails jobs that have waited too long. If none is left, the task ends.
@@ -282,7 +280,7 @@ impl<C: CompareAndSwap> Task<C> {
             && let Some(late) = jobs.pop_front()
         {
             let reason = format!("others changed the key for {:?}", self.cells.timeout);
-            let _ = late.answer.send(Err(Failure::busy(reason)));
+            let _ = late.answer.send(Err(BackendError::busy(reason)));
         }
         if jobs.is_empty() {
             waiting.remove(&self.cell);
@@ -328,7 +326,7 @@ fn answer(decided: Vec<(Job, JointDecision)>) {
     }
 }
 
-fn fail(jobs: impl IntoIterator<Item = Job>, failure: &Failure) {
+fn fail(jobs: impl IntoIterator<Item = Job>, failure: &BackendError) {
     for job in jobs {
         let _ = job.answer.send(Err(failure.clone()));
     }

@@ -1,13 +1,9 @@
 use std::time::Duration;
 
-use super::{
-    clock::SKEW,
-    keys::{Keys, bits},
-};
 use crate::{
     Algorithm, BuildError, Policy,
     arithmetic::{Limit, State},
-    backend::toolkit::Tag,
+    backend::toolkit::{Keys, SKEW, Tag, tag_bits},
 };
 
 /// The longest logs of a set, in tokens of all of them together. Each token takes at most 18 bytes of a value.
@@ -44,7 +40,7 @@ impl PolicySet {
             .filter(|policy| policy.algorithm().has_windows());
         let longest = windows.map(|policy| policy.quota().window()).max();
         Ok(Self {
-            keys: Keys::new(prefix, policies),
+            keys: keys(prefix, policies),
             limits: limits.collect::<Result<_, _>>()?,
             // One second more, for stores whose clocks tick once a second.
             slack: longest.unwrap_or_default().min(SKEW) + Duration::from_secs(1),
@@ -52,12 +48,12 @@ impl PolicySet {
     }
 
     pub(super) fn key(&self, tag: &Tag) -> Vec<u8> {
-        self.keys.of(tag)
+        self.keys.of(tag).concat()
     }
 
     /// Reads the states of a value. From the first state on that cannot be read, policies count as unused.
     pub(super) fn read(&self, tag: &Tag, value: Option<&[u8]>) -> Vec<State> {
-        let bits = bits(tag);
+        let bits = tag_bits(tag);
         let mut rest = value.unwrap_or_default();
         let states = self.limits.iter().map(|limit| {
             let state = limit.read_next(bits, &mut rest);
@@ -81,5 +77,55 @@ impl PolicySet {
     pub(super) fn ttl(&self, states: &[State], nanos: u64) -> Duration {
         let longest = states.iter().map(|state| state.expires_after(nanos)).max();
         longest.unwrap_or_default().saturating_add(self.slack)
+    }
+}
+
+fn keys(prefix: &str, policies: &[Policy]) -> Keys {
+    if let [policy] = policies {
+        return Keys::new(prefix, &layout(policy), policy.name());
+    }
+    let parts = policies.iter().map(|policy| {
+        let name = policy.name();
+        format!("{} {name} {} ", name.len(), layout(policy))
+    });
+    Keys::new(prefix, "s1", &parts.collect::<String>())
+}
+
+/// Names the meaning of a policy's state: the algorithm, and the length and number of its windows. A count of a long window
+/// means nothing in a short one.
+fn layout(policy: &Policy) -> String {
+    let window = policy.quota().window().as_nanos();
+    match policy.algorithm() {
+        Algorithm::TokenBucket => "b".to_owned(),
+        Algorithm::LeakyBucket => "m".to_owned(),
+        Algorithm::LeakyQueue { .. } => "q".to_owned(),
+        Algorithm::FixedWindowFromFirstRequest => format!("h{window}"),
+        Algorithm::FixedWindow { staggered } => {
+            format!("{}{window}", if staggered { 'p' } else { 'f' })
+        }
+        Algorithm::SlidingWindowBuckets { count } => format!("w{window}.{count}"),
+        Algorithm::SlidingWindowStrict { count } => format!("v{window}.{count}"),
+        Algorithm::SlidingWindow => format!("t{window}"),
+        Algorithm::SlidingWindowLog => format!("l{window}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Quota, arithmetic::HORIZON, backend::toolkit::tag};
+
+    #[test]
+    fn store_keys_are_short_and_have_no_spaces() {
+        let prefix = "p".repeat(64);
+        let policy =
+            |name: &str| Policy::new(name, Quota::new(1, HORIZON)).sliding_window_strict(100);
+        for name in ["login", "a b", &"n".repeat(64), &" ".repeat(64), "\"\\%{}"] {
+            for set in [vec![policy(name)], vec![policy(name), policy("b")]] {
+                let key = keys(&prefix, &set).of(&tag(b" \r\n\0")).concat();
+                assert!(key.len() <= 220, "{}", key.len());
+                assert!(key.iter().all(u8::is_ascii_graphic));
+            }
+        }
     }
 }

@@ -1,5 +1,3 @@
-use std::{collections::hash_map::RandomState, hash::BuildHasher};
-
 use siphasher::sip::SipHasher13;
 
 /// A key's 64-bit hash, which stands for the key. Never 0, the mark of an unused slot, nor
@@ -13,6 +11,11 @@ pub(super) struct Fingerprint(u64);
 impl Fingerprint {
     /// The mark of a slot that changes its key.
     pub(super) const RESERVED: u64 = 1;
+
+    #[inline]
+    pub(super) fn of(key: &[u8], hasher: &SipHasher13) -> Self {
+        Self(hasher.hash(key).max(Self::RESERVED + 1))
+    }
 
     pub(super) fn bits(self) -> u64 {
         self.0
@@ -45,30 +48,4 @@ impl Fingerprint {
 /// Maps 32 bits to `0..len`.
 fn scale(bits: u64, len: usize) -> usize {
     usize::try_from((u128::from(bits) * len as u128) >> 32).unwrap_or(0)
-}
-
-/// Hashes keys under a random key.
-#[derive(Clone, Copy)]
-pub(super) struct Hasher(SipHasher13);
-
-impl Hasher {
-    /// Takes the random bits from the source of the standard library's hash maps.
-    pub(super) fn random() -> Self {
-        let random = RandomState::new();
-        Self(SipHasher13::new_with_keys(
-            random.hash_one(0),
-            random.hash_one(1),
-        ))
-    }
-
-    /// The same in every run.
-    #[cfg(test)]
-    pub(super) fn fixed() -> Self {
-        Self(SipHasher13::new_with_keys(0, 0))
-    }
-
-    #[inline]
-    pub(super) fn hash(&self, key: &[u8]) -> Fingerprint {
-        Fingerprint(self.0.hash(key).max(Fingerprint::RESERVED + 1))
-    }
 }

@@ -1,19 +1,24 @@
+use std::{collections::hash_map::RandomState, hash::BuildHasher};
+
+use siphasher::sip::SipHasher13;
 use tokio::time::Instant;
 
-use super::fingerprint::{Fingerprint, Hasher};
+use super::fingerprint::Fingerprint;
 use crate::algorithm::saturating_nanos;
 
 /// The hash of keys and the clock of a [`Memory`](super::Memory).
 #[derive(Clone, Copy)]
 pub(super) struct Frame {
-    hasher: Hasher,
+    hasher: SipHasher13,
     created: Instant,
 }
 
 impl Frame {
     pub(super) fn here_and_now() -> Self {
+        // The standard library's random bits for hash maps.
+        let random = RandomState::new();
         Self {
-            hasher: Hasher::random(),
+            hasher: SipHasher13::new_with_keys(random.hash_one(0), random.hash_one(1)),
             created: Instant::now(),
         }
     }
@@ -27,6 +32,6 @@ impl Frame {
 
     #[inline]
     pub(super) fn hash(&self, key: &[u8]) -> Fingerprint {
-        self.hasher.hash(key)
+        Fingerprint::of(key, &self.hasher)
     }
 }

@@ -1,5 +1,5 @@
 use std::sync::{
-    Mutex, PoisonError,
+    Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, Ordering},
 };
 
@@ -20,9 +20,8 @@ use std::sync::{
 #[derive(Debug)]
 pub struct Health {
     up: AtomicBool,
-    /// No attempt to connect has ended.
-    new: AtomicBool,
-    reason: Mutex<String>,
+    /// `None` until the first attempt to connect has failed.
+    reason: Mutex<Option<String>>,
 }
 
 impl Health {
@@ -31,7 +30,6 @@ impl Health {
     pub fn up() -> Self {
         Self {
             up: AtomicBool::new(true),
-            new: AtomicBool::new(false),
             reason: Mutex::default(),
         }
     }
@@ -45,7 +43,7 @@ impl Health {
     /// Returns whether the first attempt to connect has not ended yet.
     #[must_use]
     pub fn is_new(&self) -> bool {
-        self.new.load(Ordering::Acquire)
+        !self.is_up() && self.last_reason().is_none()
     }
 
     /// The state of a backend that makes its first attempt to connect.
@@ -53,8 +51,7 @@ impl Health {
     pub fn waiting() -> Self {
         Self {
             up: AtomicBool::new(false),
-            new: AtomicBool::new(true),
-            reason: Mutex::new("the first attempt to connect has not ended".to_owned()),
+            reason: Mutex::default(),
         }
     }
 
@@ -65,17 +62,18 @@ impl Health {
 
     /// Records that there is no connection, and the reason.
     pub fn fall(&self, reason: String) {
-        *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+        *self.last_reason() = Some(reason);
         self.up.store(false, Ordering::Release);
-        self.new.store(false, Ordering::Release);
     }
 
     /// Returns why the connection was lost, or could not be made.
     #[must_use]
     pub fn reason(&self) -> String {
-        self.reason
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        let reason = self.last_reason().clone();
+        reason.unwrap_or_else(|| "the first attempt to connect has not ended".to_owned())
+    }
+
+    fn last_reason(&self) -> MutexGuard<'_, Option<String>> {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

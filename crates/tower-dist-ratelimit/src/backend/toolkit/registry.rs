@@ -6,10 +6,7 @@ use std::{
 };
 
 use crate::backend::{BackendError, Charge, PolicyId};
-use crate::{Algorithm, BuildError, Policy, Quota};
-
-/// Maximum number of policies in one set of the backends here: few enough to lock or to ask for one after the other.
-pub const MAX_POLICIES: usize = 16;
+use crate::{BuildError, Policy, policy::BackendPolicy};
 
 /// Bits of a policy's id that hold its place in its set; the others hold the set's number.
 const PLACE_BITS: u32 = 5;
@@ -46,18 +43,8 @@ pub struct Registry<S> {
 type Segment<S> = Box<[OnceLock<Registered<S>>]>;
 
 struct Registered<S> {
-    terms: Box<[Terms]>,
+    set: Box<[BackendPolicy]>,
     state: S,
-}
-
-/// Everything about a policy that a backend keeps to.
-#[derive(PartialEq)]
-struct Terms {
-    name: String,
-    quota: Quota,
-    algorithm: Algorithm,
-    dynamic: bool,
-    colocated: Option<String>,
 }
 
 impl<S> Default for Registry<S> {
@@ -85,9 +72,9 @@ impl<S> Registry<S> {
             let bound = format!("at most {PLACES} with this backend");
             return Err(BuildError::new("number of policies", policies.len(), bound));
         }
-        let terms: Box<[Terms]> = policies.iter().map(Terms::of).collect();
+        let set: Box<[_]> = policies.iter().map(|one| one.backend.clone()).collect();
         let mut len = self.len.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = |&number: &usize| self.set(number).is_some_and(|set| set.terms == terms);
+        let is_known = |&number: &usize| self.set(number).is_some_and(|one| one.set == set);
         let number = match (0..*len).find(is_known) {
             Some(number) => number,
             None => {
@@ -99,7 +86,7 @@ impl<S> Registry<S> {
                 let state = prepare()?;
                 let places =
                     segment.get_or_init(|| (0..1_usize << n).map(|_| OnceLock::new()).collect());
-                places[place].get_or_init(|| Registered { terms, state });
+                places[place].get_or_init(|| Registered { set, state });
                 *len += 1;
                 number
             }
@@ -118,10 +105,12 @@ impl<S> Registry<S> {
     pub fn find(&self, charge: &Charge<'_>) -> Result<(&S, usize), BackendError> {
         let id = charge.policy.number() as usize;
         let place = id % PLACES;
-        let set = self.set(id / PLACES);
-        let set = set.and_then(|set| Some((&set.state, set.terms.get(place)?)));
-        match set {
-            Some((state, terms)) if charge.quota.is_none() || terms.dynamic => Ok((state, place)),
+        let known = self.set(id / PLACES);
+        let known = known.and_then(|one| Some((&one.state, one.set.get(place)?)));
+        match known {
+            Some((state, policy)) if charge.quota.is_none() || policy.dynamic_quotas => {
+                Ok((state, place))
+            }
             _ => Err(wrong_charge()),
         }
     }
@@ -153,18 +142,6 @@ fn wrong_charge() -> BackendError {
     )
 }
 
-impl Terms {
-    fn of(policy: &Policy) -> Self {
-        Self {
-            name: policy.name().to_owned(),
-            quota: policy.quota(),
-            algorithm: policy.algorithm(),
-            dynamic: policy.has_dynamic_quotas(),
-            colocated: policy.colocated().map(str::to_owned),
-        }
-    }
-}
-
 impl<S> fmt::Debug for Registry<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registry").finish_non_exhaustive()
@@ -176,6 +153,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::Quota;
 
     fn policy() -> Policy {
         Policy::new("a", Quota::per_minute(10))

@@ -90,6 +90,19 @@ pub fn tag(key: &[u8]) -> Tag {
     tag
 }
 
+/// Returns 64 bits of a tag, which are the same on every machine.
+///
+/// ```
+/// use tower_dist_ratelimit::backend::toolkit::{tag, tag_bits};
+///
+/// assert_eq!(tag_bits(&tag(b"")), 0xaf13_49b9_f5f9_a1a6);
+/// ```
+#[must_use]
+pub fn tag_bits(tag: &Tag) -> u64 {
+    let digits = std::str::from_utf8(&tag[..16]).unwrap_or_default();
+    u64::from_str_radix(digits, 16).unwrap_or_default()
+}
+
 impl fmt::Debug for Tags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tags").finish_non_exhaustive()

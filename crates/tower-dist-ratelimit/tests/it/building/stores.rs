@@ -178,8 +178,8 @@ fn a_capacity_beyond_the_address_space_is_rejected() {
 struct Forgetful;
 
 impl Backend for Forgetful {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { max_policies: 2 }
+    fn max_policies(&self) -> usize {
+        2
     }
 
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {

@@ -8,10 +8,7 @@ use std::{
 
 use tower_dist_ratelimit::{
     BuildError, Decision, Decisions, Policy, Quota,
-    backend::{
-        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, JointDecision, Memory,
-        PolicyId,
-    },
+    backend::{Answer, Backend, BackendError, BoxFuture, Charge, JointDecision, Memory, PolicyId},
 };
 
 /// The fault of a backend.
@@ -212,10 +209,6 @@ impl Faulty {
 }
 
 impl Backend for Faulty {
-    fn capabilities(&self) -> Capabilities {
-        self.memory.capabilities()
-    }
-
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         self.memory.register(policies)
     }

@@ -9,10 +9,7 @@ use std::{
 use tokio::time::Instant;
 use tower_dist_ratelimit::{
     BuildError, Decision, Decisions, Policy, Quota,
-    backend::{
-        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, JointDecision, Memory,
-        PolicyId,
-    },
+    backend::{Answer, Backend, BackendError, BoxFuture, Charge, JointDecision, Memory, PolicyId},
 };
 
 /// Decides like [`Memory`], after a delay.
@@ -47,10 +44,6 @@ impl Remote {
 }
 
 impl Backend for Remote {
-    fn capabilities(&self) -> Capabilities {
-        self.memory.capabilities()
-    }
-
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         self.memory.register(policies)
     }
@@ -78,8 +71,8 @@ impl Backend for Remote {
 pub(crate) struct Broken;
 
 impl Backend for Broken {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { max_policies: 1 }
+    fn max_policies(&self) -> usize {
+        1
     }
 
     fn register(&self, _: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
@@ -166,8 +159,8 @@ impl Scripted {
 }
 
 impl Backend for Scripted {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { max_policies: 64 }
+    fn max_policies(&self) -> usize {
+        64
     }
 
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
@@ -206,8 +199,8 @@ impl Noting {
 }
 
 impl Backend for Noting {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { max_policies: 9 }
+    fn max_policies(&self) -> usize {
+        9
     }
 
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {

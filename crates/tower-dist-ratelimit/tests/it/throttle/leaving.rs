@@ -2,7 +2,7 @@
 
 use tower_dist_ratelimit::{
     BuildError, Decision, Decisions,
-    backend::{Answer, BackendError, BoxFuture, Capabilities, Charge, JointDecision, PolicyId},
+    backend::{Answer, BackendError, BoxFuture, Charge, JointDecision, PolicyId},
 };
 
 use super::*;
@@ -11,10 +11,6 @@ use super::*;
 struct Wired(Arc<Memory>);
 
 impl Backend for Wired {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         self.0.register(policies)
     }

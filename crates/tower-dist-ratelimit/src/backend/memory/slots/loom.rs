@@ -5,12 +5,13 @@
 //! ```
 
 use ::loom::{model::Builder, sync::Arc, thread};
+use siphasher::sip::SipHasher13;
 
 use super::*;
 use crate::{
     Decision, Quota,
     algorithm::{Ask, Bucket},
-    backend::memory::{fingerprint::Hasher, numbers::Numbers, store::Store},
+    backend::memory::{numbers::Numbers, store::Store},
 };
 
 const YEARS: std::time::Duration = std::time::Duration::from_secs(3_155_760_000);
@@ -28,7 +29,7 @@ fn slots(burst: u64) -> Arc<Numbers<Bucket>> {
 }
 
 fn key(name: &[u8]) -> Fingerprint {
-    Hasher::fixed().hash(name)
+    Fingerprint::of(name, &SipHasher13::new_with_keys(0, 0))
 }
 
 fn charge(slots: &Numbers<Bucket>, key: Fingerprint, cost: u64) -> u64 {

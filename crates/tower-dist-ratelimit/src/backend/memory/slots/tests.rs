@@ -1,23 +1,26 @@
 use std::ops::Range;
 
+use siphasher::sip::SipHasher13;
+
 use super::*;
 use crate::{
     Decision, Quota,
     algorithm::{Ask, Bucket},
-    backend::memory::{fingerprint::Hasher, numbers::Numbers, store::Store},
+    backend::memory::{numbers::Numbers, store::Store},
 };
 
 const KEYS: usize = 10_000;
 
 /// Charges the keys one token each, a second apart. Returns the number of keys that still have a slot.
 fn found_after(slots: &Numbers<Bucket>, keys: Range<usize>) -> usize {
-    let hasher = Hasher::fixed();
+    let hasher = SipHasher13::new_with_keys(0, 0);
     let ask = Ask {
         cost: 1,
         up_to: 1,
         quota: None,
     };
-    let keys: Vec<Fingerprint> = keys.map(|key| hasher.hash(&key.to_le_bytes())).collect();
+    let keys = keys.map(|key| Fingerprint::of(&key.to_le_bytes(), &hasher));
+    let keys: Vec<Fingerprint> = keys.collect();
     for (&key, second) in keys.iter().zip(0..) {
         let mut decision = Decision::default();
         slots.charge(key, second * 1_000_000_000, &ask, &mut decision);

@@ -1,0 +1,35 @@
+use std::time::Duration;
+#[expect(
+    clippy::disallowed_types,
+    reason = "read here only: the one clock that a whole fleet has"
+)]
+use std::time::SystemTime;
+
+use crate::algorithm::saturating_nanos;
+
+/// The start of 2020 (UTC) in time since 1970.
+///
+/// Windows of days then begin at midnight, and the [horizon](crate::arithmetic::HORIZON) of the arithmetic is in 2119.
+pub const EPOCH: Duration = Duration::from_secs(1_577_836_800);
+
+/// How far the clocks of a fleet may differ before a window can be forgotten while it still counts on some machine.
+pub const SKEW: Duration = Duration::from_secs(60);
+
+/// Returns the time of this machine's wall clock, in nanoseconds since the [`EPOCH`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_dist_ratelimit::backend::toolkit::wall_clock;
+///
+/// let five_years = Duration::from_secs(5 * 365 * 86_400);
+/// assert!(u128::from(wall_clock()) > five_years.as_nanos());
+/// ```
+#[expect(
+    clippy::disallowed_types,
+    reason = "read here only: the one clock that a whole fleet has"
+)]
+#[must_use]
+pub fn wall_clock() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    saturating_nanos(since_1970.unwrap_or_default().saturating_sub(EPOCH))
+}
