@@ -74,9 +74,9 @@ use crate::BuildError;
 pub struct Budget(Option<Arc<Limited>>);
 
 impl Budget {
-    /// A budget of `ratio` extra attempts per deposit, from 0 to 10. Fractions are rounded down to a millionth.
+    /// A budget of `ratio` extra attempts per deposit, from 0 to 10. The ratio is rounded down to a millionth.
     ///
-    /// It has a burst of 100, 10 initial tokens, and no tokens per second.
+    /// The budget has a burst of 100, 10 initial tokens, and no tokens per second.
     #[must_use]
     pub fn ratio(ratio: f64) -> Self {
         Self::limited(BudgetSettings {
@@ -106,7 +106,7 @@ impl Budget {
     ///
     /// - While it allows extra attempts, only the layer's own settings limit their number.
     /// - After failures in a row of half of `max_tokens`, it rejects all extra attempts.
-    /// - Only successful calls make it allow them again; time does not.
+    /// - Only successful calls lift this rejection; time does not.
     ///
     /// Source: [gRFC A6], "Throttling Retry Attempts and Hedged RPCs". Its example has 10 tokens and a ratio of 0.1.
     /// The maximum of 1,000 is that in grpc-go.
@@ -148,7 +148,7 @@ impl Budget {
 
     /// Maximum number of tokens, at least 1.
     ///
-    /// It is the number of extra attempts that can be sent in a burst after a quiet time.
+    /// This is also the number of extra attempts that can be sent in a burst after a quiet time.
     #[must_use]
     pub fn burst(self, burst: u32) -> Self {
         self.change(|settings| settings.burst = burst)
@@ -195,9 +195,9 @@ impl Budget {
         (!settings.is_throttle).then_some(settings.ratio)
     }
 
-    /// Returns whether the tokens last for `share` extra attempts per deposit in the long run.
+    /// Whether the budget can pay for `share` extra attempts per deposit in the long run.
     ///
-    /// `false` if the [`ratio`](Self::ratio) is below `share` and no tokens return with time.
+    /// Returns `false` if the [`ratio`](Self::ratio) is below `share` and no tokens return with time.
     ///
     /// ```
     /// use tower_attempt::Budget;
@@ -212,7 +212,7 @@ impl Budget {
         limited.is_none_or(|limited| limited.settings.may_pay(share))
     }
 
-    /// Adds `ratio` tokens for a call.
+    /// Adds `ratio` tokens, up to the burst. A layer calls this once for each successful call.
     #[inline]
     pub fn deposit(&self) {
         if let Some(limited) = &self.0 {
@@ -252,9 +252,9 @@ impl Budget {
 
     /// Returns the number of extra attempts that the budget allows now, which is its number of whole tokens.
     ///
-    /// It is `u32::MAX` for [`unlimited`](Self::unlimited) and for a throttle that allows extra attempts.
+    /// Returns `u32::MAX` for [`unlimited`](Self::unlimited) and for a throttle that allows extra attempts.
     ///
-    /// No token is taken, so a concurrent call may take the tokens first.
+    /// No token is reserved, so a concurrent call may take the tokens first.
     ///
     /// ```
     /// use tower_attempt::Budget;
@@ -277,7 +277,7 @@ impl Budget {
         }
     }
 
-    /// A budget with the same settings and its initial tokens.
+    /// Returns a new budget with the same settings and the initial tokens.
     fn fresh(&self) -> Self {
         let limited = self.0.as_ref();
         limited.map_or(Self(None), |limited| Self::limited(limited.settings))

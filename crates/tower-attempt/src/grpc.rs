@@ -49,14 +49,14 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 ///
 /// gRPC does not define which methods are idempotent. Declare them with a layer's `idempotent_methods` and
 /// `idempotent_if`, as a service config does for gRPC's own libraries. A hedge layer hedges only calls of such methods.
-/// A user's rule may change the verdict on an outcome. It does not change which resend is safe. A safe resend needs an
-/// idempotent method, proof, or a pushback.
+/// A user's rule may change the verdict on an outcome, but not which resend is safe. A safe resend needs an idempotent
+/// method, proof that the server did not process the call, or a pushback.
 ///
 /// # Header fields
 ///
-/// Extra attempts carry `grpc-previous-rpc-attempts`, and the remaining time of a `grpc-timeout`. None starts after
-/// that time. A `grpc-timeout` only shortens the layer's limits. The deadline of a
-/// [`RetryOverride`](crate::RetryOverride) replaces them.
+/// Extra attempts carry `grpc-previous-rpc-attempts`, and the remaining time of a `grpc-timeout`. No extra attempt starts
+/// after that time. A `grpc-timeout` can only shorten the layer's limits. The deadline of a
+/// [`RetryOverride`](crate::RetryOverride) replaces the layer's limits.
 #[derive(Clone, Debug, Default)]
 pub struct Grpc(Option<Arc<Settings<Option<GrpcCode>>>>);
 
@@ -110,14 +110,14 @@ impl Dialect for Grpc {
         idempotent
     }
 
-    /// Reads the clock only if there is a timeout.
+    /// Reads the clock only if the request has a `grpc-timeout`.
     fn expiry<Req: HttpRequest>(request: &Req) -> Option<Deadline> {
         let timeout = timeout::parse(request.headers().get(timeout::FIELD)?)?;
         Instant::now().checked_add(timeout).map(Deadline::at)
     }
 
     fn mark<Req: HttpRequest>(context: &HttpContext, previous: u32, request: &mut Req) {
-        // A request that already has 32,768 fields stays without.
+        // A request that already has 32,768 fields, the maximum, is sent without these.
         let fields = request.headers_mut();
         if previous > 0 {
             let _ = fields.try_insert(PREVIOUS_ATTEMPTS, HeaderValue::from(previous));
@@ -171,7 +171,7 @@ impl Dialect for Grpc {
         let hint = Self::hint(response);
         let verdict = match (code, hint) {
             (None | Some(GrpcCode::Ok), _) => Verdict::Success,
-            // The server forbids a retry. A throttle counts a failure, for any status.
+            // With `Never`, the server forbids a retry. A throttle still counts a failure, whatever the status is.
             (_, Some(Hint::Never)) | (Some(GrpcCode::Unavailable), _) => Verdict::transient(),
             (Some(GrpcCode::ResourceExhausted), Some(_)) => Verdict::throttled(),
             _ => Verdict::Fatal,

@@ -26,16 +26,16 @@ pub use self::settings::Settings;
 use crate::protocol::sealed::Sealed;
 use crate::{Attempt, BuildError, Hint, Protocol, Verdict};
 
-/// Marks a hedge across the network, with the attempt's number. A server that forwards the field does not hedge the
+/// The header field of a hedge, whose value is the attempt's number. A server that forwards the field does not hedge the
 /// request again.
 pub(crate) const HEDGE_ATTEMPT: HeaderName = HeaderName::from_static("x-hedge-attempt");
 
-/// Trims optional whitespace (RFC 9110 §5.5) from a field's value. HTTP/2 passes it on.
+/// Trims optional whitespace (RFC 9110 §5.5) from a field's value, which HTTP/2 does not remove.
 pub(crate) fn trimmed(value: &HeaderValue) -> &[u8] {
     value.as_bytes().trim_ascii()
 }
 
-/// Accepts a plain decimal number: only digits, and at least one.
+/// Returns the value as text if it is a plain decimal number: only digits, and at least one.
 pub(crate) fn digits(value: &[u8]) -> Option<&str> {
     let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     str::from_utf8(value).ok().filter(|_| is_number)
@@ -66,24 +66,24 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 ///
 /// These requests are idempotent: GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 §9.2.2), QUERY
 /// (draft-ietf-httpbis-safe-method-w-body), any request with an `Idempotency-Key`, and the requests that a layer's
-/// `idempotent_if` declares idempotent. A 429 is retried for every method, because a server rejects a request before it
-/// processes it. CONNECT and requests with `Upgrade` are sent once.
+/// `idempotent_if` declares idempotent. A 429 is retried for every method, because most servers send 429 before they
+/// process a request. CONNECT and requests with `Upgrade` are sent once.
 ///
-/// A user's rule may change the verdict on an outcome. It does not change which resend is safe. A safe resend needs an
-/// idempotent request, proof that the server did not process the request, or a 429.
+/// A user's rule may change the verdict on an outcome, but not which resend is safe. A safe resend needs an idempotent
+/// request, proof that the server did not process the request, or a 429.
 ///
 /// # Safe to hedge
 ///
 /// A hedge layer hedges safe methods (GET, HEAD, OPTIONS, TRACE, QUERY), and the requests that its `hedge_unsafe_if`
 /// allows. A PUT or DELETE is safe to resend but not safe to hedge: the second of two DELETEs returns 404 and may win,
-/// and a cancelled PUT may arrive after the caller's next one. A hedge is not hedged again. Layers recognise it by the
-/// [`Attempt`] in its extensions, and servers by the field `x-hedge-attempt`.
+/// and a cancelled PUT may arrive after the caller's next PUT. A hedge is not hedged again. Layers recognise a hedge by
+/// the [`Attempt`] in its extensions, and servers by the field `x-hedge-attempt`.
 ///
 /// # Hints
 ///
-/// `Retry-After`, in seconds or as a date, is the hint of any response that is retried. A 429 without it may have the
-/// IETF's `RateLimit` field instead. Malformed fields are ignored. Only the response head is classified; an error while
-/// the body streams goes to the caller.
+/// `Retry-After`, in seconds or as a date, is the hint of any response that is retried. If a 429 has no `Retry-After`, the
+/// IETF's `RateLimit` field is used instead. Malformed fields are ignored. Only the response head is classified; an error
+/// while the body streams goes to the caller.
 ///
 /// # Recognised errors
 ///
@@ -94,19 +94,19 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// | `reqwest-013`, `tonic-014` | also the errors of reqwest 0.13, or of tonic 0.14 |
 ///
 /// An error is recognised directly, in a `Box<dyn Error + Send + Sync>`, and among the sources of a recognised error.
-/// An unknown error proves nothing: it counts as "any other `Err`", and only an idempotent request is resent. So
-/// without its client's feature, a POST that met a stale pooled connection is not resent.
+/// An unknown error proves nothing: it counts as "any other `Err`", and only an idempotent request is resent. So without
+/// the client's feature, a POST that failed on a stale pooled connection is not resent.
 ///
 /// # Redirects
 ///
-/// A response is assumed to answer this request. A client that follows redirects has sent other requests since.
-/// reqwest's client does so by default, and its errors do not name the request. So none of its errors is proof, unless
-/// the client is declared `without_redirects`. A 429 counts only if the request was not redirected. Put the retry layer
-/// below any other service that sends requests of its own.
+/// The layer assumes that an outcome belongs to the request that it sent. A client that follows redirects breaks this
+/// assumption, because it sends further requests. reqwest's client does so by default, and its errors do not say which
+/// request failed. So none of its errors is proof, unless the layer is built `without_redirects`. A 429 of reqwest counts
+/// only if the request was not redirected. Put the retry layer below any other service that sends requests of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Http(Option<Arc<Settings<()>>>);
 
-/// Whether the request has a key that is not empty.
+/// Whether the request has an `Idempotency-Key` that is not empty.
 fn has_key(fields: &HeaderMap) -> bool {
     let key = fields.get(IDEMPOTENCY_KEY);
     key.is_some_and(|key| !trimmed(key).is_empty())
@@ -138,7 +138,7 @@ impl Dialect for Http {
         let Some(generate) = generate else { return };
         let method = request.method();
         if !method.is_idempotent() && method != Method::CONNECT && !has_key(request.headers()) {
-            // A request that already has 32,768 fields gets no key, and is not safe to resend.
+            // A request that already has 32,768 fields, the maximum, gets no key and is not safe to resend.
             let _ = request
                 .headers_mut()
                 .try_insert(IDEMPOTENCY_KEY, generate());
@@ -216,7 +216,7 @@ impl Dialect for Http {
     fn hint<Res: HttpResponse>(response: &Res) -> Option<Hint> {
         let fields = response.headers();
         let wait = match (retry_after::parse(fields), response.status()) {
-            // On any other status, the field says when the full quota returns, which is no reason to wait.
+            // With any other status, the field gives the time until the full quota returns, which is no reason to wait.
             (None, StatusCode::TOO_MANY_REQUESTS) => ratelimit::parse(fields),
             (wait, _) => wait,
         };

@@ -20,8 +20,8 @@ use crate::Attempt;
 /// Receives events from a retry or hedge layer.
 ///
 /// The layer calls the methods on the task that polls the call, so they should return quickly. They may run
-/// concurrently for different calls. A pair of observers is an observer whose parts both receive each event. An
-/// `Arc` of an observer is an observer, too.
+/// concurrently for different calls. A pair of observers is an observer, and both receive each event. An `Arc` of an
+/// observer is an observer, too.
 ///
 /// | event | when |
 /// |---|---|
@@ -36,7 +36,7 @@ use crate::Attempt;
 /// | observer | allocations per call | time per call |
 /// |---|---|---|
 /// | [`NoObserver`] | 0 | 0 |
-/// | one without methods | 2 | 0.2 µs, with two readings of the clock |
+/// | an observer that implements no method | 2 | 0.2 µs, with two readings of the clock |
 /// | `TracingObserver` without a subscriber | 2 | 0.3 µs |
 /// | `MetricsObserver` with a Prometheus exporter | 11 | 1.4 µs |
 ///
@@ -78,9 +78,9 @@ pub trait Observer: Send + Sync + 'static {
 
     /// Opens the context in which an attempt runs, such as a span.
     ///
-    /// The layer calls the returned function with a closure that calls the inner service or polls its future, and
-    /// sends [`AttemptEnded`](Event::AttemptEnded) through it, too. If the function does not run the closure, the
-    /// layer does. An attempt that a hedge layer drains in the background runs outside of its scope.
+    /// The layer calls the returned function with a closure. The closure calls the inner service, polls its future, or
+    /// sends [`AttemptEnded`](Event::AttemptEnded) to the observer. If the function does not run the closure, the layer
+    /// does. An attempt that a hedge layer drains in the background runs outside of its scope.
     ///
     /// # Default
     ///
@@ -89,11 +89,16 @@ pub trait Observer: Send + Sync + 'static {
         None
     }
 
-    /// Whether events need the request's method, path and authority. If not, the layer does not copy them.
+    /// Whether the observer reads the request's method, path and authority from [`CallInfo`]. If not, the layer does not
+    /// copy them.
     ///
     /// # Default
     ///
-    /// `true`. The copy shares the memory of an `http::Request`. The URL of a `reqwest::Request` is parsed again.
+    /// `true`.
+    ///
+    /// # Cost
+    ///
+    /// The copy shares the memory of an `http::Request`. The URL of a `reqwest::Request` is parsed again.
     fn reads_request(&self) -> bool {
         true
     }

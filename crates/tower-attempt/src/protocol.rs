@@ -13,15 +13,15 @@ pub(crate) mod sealed {
 
 /// The protocol of a layer: [`Http`](crate::Http), [`Grpc`](crate::Grpc) or [`Generic`](crate::Generic).
 ///
-/// The protocol decides which requests are safe to resend; a user's rule cannot override it. It also copies requests.
-/// It reads and writes all data that accompany a message: server hints, deadlines, attempt numbers and the marks of
-/// nested layers.
+/// The protocol decides which requests are safe to resend. A user's rule cannot override that decision. The protocol also
+/// copies requests. It reads and writes all data that accompany a message: server hints, deadlines, attempt numbers and
+/// the marks of nested layers.
 pub trait Protocol: sealed::Sealed {
     /// Checks the settings. The layers' `build()` calls this.
     ///
     /// # Errors
     ///
-    /// Names the first invalid setting, with its value and its bound.
+    /// Returns an error that names the first invalid setting, its value and its bound.
     fn validate(&self) -> Result<(), BuildError> {
         Ok(())
     }
@@ -30,7 +30,7 @@ pub trait Protocol: sealed::Sealed {
     ///
     /// # Errors
     ///
-    /// Errors of [`validate`](Self::validate), and settings that allow no request to be hedged.
+    /// Returns the errors of [`validate`](Self::validate), or an error if the settings allow no request to be hedged.
     fn validate_hedging(&self) -> Result<(), BuildError> {
         self.validate()
     }
@@ -38,7 +38,7 @@ pub trait Protocol: sealed::Sealed {
 
 /// The part of a [`Protocol`] that handles requests.
 ///
-/// A layer gives the request away when it sends it, so it keeps a [`Context`](Self::Context) of each call. The
+/// A layer no longer has the request when the outcome arrives, so it keeps a [`Context`](Self::Context) of each call. The
 /// associated types depend only on the request type. So a layer's future is `Send` for any lifetime in the error type.
 pub trait Requests<Req>: Protocol {
     /// The facts that a layer keeps about a request in flight.
@@ -49,18 +49,18 @@ pub trait Requests<Req>: Protocol {
     /// Changes the request before the layer does anything else with it.
     fn prepare(&self, _request: &mut Req) {}
 
-    /// Takes the context of a request before it is sent.
+    /// Extracts the context from a request before the request is sent.
     fn context(&self, request: &Req) -> Self::Context;
 
-    /// Copies the facts of a request that events carry.
+    /// Copies the parts of a request that events carry.
     fn request_line(&self, _request: &Req) -> RequestLine {
         RequestLine::default()
     }
 
-    /// Looks up the class of a request, if the user names classes.
+    /// Looks up the class of a request in `table`. Returns `None` unless a user's rule names classes.
     fn class<T: PerKey>(&self, request: &Req, table: &T) -> Option<T::Found>;
 
-    /// Whether any outcome could be retried. If not, the layer keeps no copy of the request.
+    /// Whether the request may be retried after any outcome. If not, the layer keeps no copy of the request.
     fn may_retry(&self, context: &Self::Context) -> bool;
 
     /// Whether attempts of this request may be in flight concurrently. Called right before the request is sent.
@@ -72,8 +72,8 @@ pub trait Requests<Req>: Protocol {
     /// Returns this request's own settings for a hedge layer.
     fn hedge_override(&self, context: &Self::Context) -> Option<HedgeOverride>;
 
-    /// Returns the instant after which the request's sender ignores responses, such as the end of a `grpc-timeout`. It
-    /// only shortens other deadlines.
+    /// Returns the instant after which the request's sender ignores responses, such as the end of a `grpc-timeout`. The
+    /// instant can only shorten other deadlines.
     fn expiry(&self, _context: &Self::Context) -> Option<Deadline> {
         None
     }
@@ -81,7 +81,8 @@ pub trait Requests<Req>: Protocol {
     /// Returns the budget of this request's extra attempts. `None` means the layer's budget.
     fn budget<'a>(&'a self, context: &'a Self::Context) -> Option<&'a Budget>;
 
-    /// Prepares a request for its first attempt. `None` means that it cannot be resent.
+    /// Prepares a request for its first attempt, and returns the copy for further attempts. `None` means that the request
+    /// cannot be resent.
     fn save(&self, request: &mut Req) -> Option<Self::Saved>;
 
     /// Makes a copy for `attempt`, while more may follow. `None` means that the request can no longer be resent.
@@ -92,8 +93,8 @@ pub trait Requests<Req>: Protocol {
         self.again(&saved, attempt)
     }
 
-    /// Marks an extra attempt right before it is sent. `previous` counts the attempts before it that
-    /// the server may have processed.
+    /// Marks an extra attempt right before it is sent. `previous` is the number of earlier attempts that the server may
+    /// have processed.
     fn mark(
         &self,
         _context: &mut Self::Context,
@@ -111,7 +112,7 @@ pub trait Requests<Req>: Protocol {
 
 /// The part of a [`Protocol`] that handles outcomes.
 pub trait Outcomes<Req, Res, E>: Requests<Req> {
-    /// Classifies an outcome. If the verdict is a retry, the retry is safe.
+    /// Classifies an outcome. A verdict that [is a retry](Verdict::is_retry) also means that a resend is safe.
     fn classify(
         &self,
         context: &Self::Context,
@@ -119,10 +120,10 @@ pub trait Outcomes<Req, Res, E>: Requests<Req> {
         outcome: &Result<Res, E>,
     ) -> Verdict;
 
-    /// The facts of an outcome that events carry.
+    /// Returns the facts of an outcome that events carry.
     fn describe<'a>(&self, outcome: &'a Result<Res, E>) -> AttemptOutcome<'a>;
 
-    /// Classifies an attempt that the layer timed out. `answer` is the outcome for the caller.
+    /// Classifies an attempt that exceeded the layer's timeout. If no retry follows, the caller receives `answer`.
     fn timed_out(
         &self,
         context: &Self::Context,
@@ -130,7 +131,8 @@ pub trait Outcomes<Req, Res, E>: Requests<Req> {
         answer: &Result<Res, E>,
     ) -> Verdict;
 
-    /// Returns the delay that the user's rule chooses before the 1-based `retry`. `None` means the layer's backoff.
+    /// Returns the delay that the user's rule chooses before the retry with the number `retry`, counted from 1. `None`
+    /// means the layer's backoff.
     fn backoff(
         &self,
         context: &Self::Context,
@@ -139,8 +141,8 @@ pub trait Outcomes<Req, Res, E>: Requests<Req> {
         outcome: &Result<Res, E>,
     ) -> Option<Duration>;
 
-    /// Whether a layer below has exhausted its retries of this request. The layer calls this after each failure, before
-    /// it [marks](Requests::mark) another attempt.
+    /// Whether a layer below has exhausted its retries of this request. A layer calls this method after each failure,
+    /// before it [marks](Requests::mark) another attempt.
     fn was_given_up(&self, _context: &mut Self::Context, _outcome: &Result<Res, E>) -> bool {
         false
     }
@@ -148,7 +150,6 @@ pub trait Outcomes<Req, Res, E>: Requests<Req> {
     /// Marks this failure, so that layers above do not retry it.
     fn give_up(&self, _context: &Self::Context, _outcome: &mut Result<Res, E>) {}
 
-    /// Attaches `info` to a response, if the protocol has a place for it: an HTTP response's
-    /// extensions.
+    /// Attaches `info` to a response in its extensions, if the protocol is HTTP or gRPC.
     fn attach<T: Clone + Send + Sync + 'static>(&self, _outcome: &mut Result<Res, E>, _info: T) {}
 }

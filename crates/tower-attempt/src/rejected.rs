@@ -31,8 +31,8 @@ const TEXTS: [&str; 15] = [
 /// The error of a layer of this process that rejected a request, so that the request was not sent.
 ///
 /// A retry layer above waits for `retry_after` and then resends the request, even if it is not idempotent. Without
-/// `retry_after` it returns the rejection to the caller. A user's rule changes that only if its verdict names a wait:
-/// see [`Verdict::after`].
+/// `retry_after` it returns the rejection to the caller, unless the verdict of a user's rule names a wait: see
+/// [`Verdict::after`].
 ///
 /// A layer that rejects requests returns this error as the [`source`](Error::source) of its own. Errors that are not
 /// boxed need [`WrapsError`](crate::WrapsError).
@@ -51,8 +51,8 @@ pub struct Rejected {
 }
 
 impl Rejected {
-    /// A rejection that ends after `retry_after`; `None` if the layer does not know the time, or never accepts the
-    /// request.
+    /// A rejection after which the layer may accept the request when `retry_after` has passed. `None` means that the layer
+    /// does not know the time, or never accepts the request.
     #[must_use]
     pub const fn new(retry_after: Option<Duration>) -> Self {
         Self { retry_after }
@@ -76,7 +76,7 @@ impl Rejected {
     pub(crate) fn verdict(self, attempt: &Attempt) -> Verdict {
         match self.retry_after {
             Some(wait) => Verdict::not_sent().after(wait),
-            // A hedge that was never sent has no outcome of its own.
+            // A rejected hedge was never sent. It must not end a call whose other attempts are in flight.
             None if attempt.kind() == AttemptKind::Hedge => Verdict::transient(),
             None => Verdict::Fatal,
         }

@@ -12,7 +12,7 @@ pub use self::answer::{TimedOut, TimeoutAnswer};
 pub enum Elapsed {
     /// An attempt took longer than this timeout.
     Attempt(Duration),
-    /// A call, with its attempts and waits, was ended by its deadline after this time.
+    /// The deadline ended the call after this time, which covers all attempts and the waits between them.
     Call(Duration),
 }
 

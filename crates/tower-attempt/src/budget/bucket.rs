@@ -12,22 +12,21 @@ const TOKEN: u64 = UNITS as u64;
 
 /// Flag for a bucket that is known to be full, so that a deposit needs no clock.
 ///
-/// The word keeps the instant next to the flag. Suppose that a full bucket were 0 instead, and that a withdrawal
-/// stalled after it had read the clock. Meanwhile other calls empty the bucket, and time fills it. The stalled
-/// withdrawal would find the same 0 and count as of its old reading. A token that time returned once would be taken
-/// twice.
+/// The word keeps the instant next to the flag. If every full bucket were 0, a withdrawal could stall after it has read
+/// the clock, while other calls empty the bucket and time fills it again. The stalled withdrawal would then find the same
+/// 0 as before, and would succeed with its old reading of the clock. A token that time returned once would be taken twice.
 const FULL: u64 = 1 << 63;
 
 /// A token bucket in one atomic word.
 ///
-/// The clock counts in refilled tokens, so one unit of time refills one unit of the bucket. No rate is rounded, and
-/// nothing drifts. If no tokens return with time, the clock stays at 0 and the word is the number of missing units.
+/// The clock counts refilled units, so one tick refills one unit of the bucket. No rate is rounded, and nothing drifts. If
+/// no tokens return with time, the clock stays at 0 and the word is the number of missing units.
 ///
 /// Relaxed ordering suffices, because the word is the whole state. A withdrawal counts as of its reading of the clock,
 /// which comes after its load of the word.
 #[derive(Debug)]
 pub(super) struct Bucket {
-    /// The instant at which the bucket will be full, and `FULL`. All past instants are equivalent.
+    /// The instant at which the bucket will be full, with the flag `FULL`. All past instants mean a full bucket.
     word: AtomicU64,
     /// The initial word.
     initial: u64,
@@ -35,7 +34,7 @@ pub(super) struct Bucket {
     burst: u64,
 }
 
-/// Converts elapsed time to units, rounded down.
+/// Returns the number of units that time has refilled, rounded down.
 pub(super) fn units(elapsed: Duration, per_second: u32) -> u64 {
     let per_second = u64::from(per_second);
     let whole = elapsed.as_secs().saturating_mul(per_second * TOKEN);
@@ -53,7 +52,7 @@ fn word(full_at: u64, now: u64) -> u64 {
 }
 
 impl Bucket {
-    /// Clamps values that are out of range; `Budget::validate` reports them.
+    /// Accepts values that are out of range; `Budget::validate` reports them.
     pub(super) fn new(ratio: f64, burst: u32, initial: u32) -> Self {
         let missing = burst.saturating_sub(initial);
         let initial = word(u64::from(missing) * TOKEN, 0);
@@ -65,7 +64,7 @@ impl Bucket {
         }
     }
 
-    /// Adds the deposit. Reads the clock only if the bucket is not known to be full.
+    /// Adds the tokens of one deposit. Reads the clock only if the bucket is not known to be full.
     #[inline]
     pub(super) fn deposit(&self, now: impl Fn() -> u64) {
         if self.load() & FULL == 0 {
@@ -130,7 +129,7 @@ impl Bucket {
     }
 }
 
-/// Converts tokens to `units` per token, rounded down.
+/// Converts `ratio` tokens to units, with `units` per token. Rounds down.
 ///
 /// The added thousandth of a unit corrects for binary fractions: 0.29 · 10⁶ is 289,999.99999999994.
 pub(super) fn share(ratio: f64, units: u32) -> u64 {

@@ -9,9 +9,9 @@ pub(super) const DEFAULT_RATIO: f64 = 0.2;
 pub(super) const DEFAULT_PER_SECOND: u32 = 10;
 /// Ten seconds of the default tokens per second, as in Finagle, whose tokens live for ten seconds.
 pub(super) const DEFAULT_BURST: u32 = 100;
-/// Initial tokens for each token per second: a budget starts with the tokens of ten seconds, at most its burst.
+/// A budget starts with the tokens of ten seconds, at most its burst.
 ///
-/// Without tokens per second a budget starts with 10 tokens instead of a full burst, so that a hedge layer does not send
+/// A budget without tokens per second starts with 10 tokens instead of a full burst, so that a hedge layer does not send
 /// a hundred hedges to a service that is slow at first.
 const DEFAULT_INITIAL: u32 = 10;
 
@@ -88,7 +88,7 @@ impl BudgetSettings {
 /// A bucket with the clock that refills it.
 pub(super) struct Limited {
     pub(super) settings: BudgetSettings,
-    /// Time in the bucket counts from here.
+    /// The bucket's clock counts from this instant.
     epoch: Instant,
     pub(super) bucket: Bucket,
 }
@@ -102,12 +102,12 @@ impl Limited {
         }
     }
 
-    /// Whether a new budget with these settings would have no more tokens: this one is full, or as full as at first.
+    /// Whether the bucket is full or in its initial state, so that a new bucket would have no more tokens.
     pub(super) fn is_idle(&self) -> bool {
         self.bucket.is_idle(self.now())
     }
 
-    /// The bucket's clock. It stands still if no tokens come back with time.
+    /// Returns the time of the bucket's clock, which stays at 0 if no tokens return with time.
     pub(super) fn now(&self) -> u64 {
         match self.settings.per_second {
             0 => 0,

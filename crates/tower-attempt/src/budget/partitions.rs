@@ -8,9 +8,9 @@ use self::shard::Shard;
 use super::Budget;
 use crate::BuildError;
 
-/// More destinations than most clients have. 256 partitions in use take about 32 KiB.
+/// Most clients have fewer destinations. 256 partitions in use take about 32 KiB.
 const DEFAULT_CAPACITY: usize = 256;
-/// About 110 MiB when all partitions are in use. More keys than that are hardly destinations.
+/// 2²⁰ partitions in use take about 110 MiB. No client has more destinations.
 const MAX_CAPACITY: usize = 1 << 20;
 /// Partitions per shard of a full table. A look-up searches one shard, and a new key makes room in one shard.
 const PER_SHARD: usize = 8;
@@ -22,24 +22,25 @@ const PER_SHARD: usize = 8;
 ///
 /// # How it counts
 ///
-/// Each key has its own budget, a partition, with the settings and the initial tokens of the template. The number of
-/// partitions is limited by [`capacity`](Self::capacity). Keys without a partition share one more budget. So all keys
+/// Each key has its own budget, called a partition, with the settings and the initial tokens of the template. The number
+/// of partitions is limited by [`capacity`](Self::capacity). Keys without a partition share one more budget. So all keys
 /// together never get more than `capacity + 1` budgets, however many keys come and go.
 ///
-/// A new key makes room by evicting partitions that have no clone and no permit, and that meet one of these conditions:
+/// If the table is full, a new key evicts partitions that no call is using (no clone or permit exists), and that meet one
+/// of these conditions:
 ///
 /// - The partition is full, or in its initial state. If [`Budget::initial`] is below the burst, an evicted destination
 ///   starts with its initial tokens again and loses the tokens that it had saved.
-/// - No call took, returned or deposited a token for 90 s. Some partitions refill only through calls: those with
-///   `per_second(0)` and those of a [throttle](Budget::grpc_throttle). Without this condition a destination that has
-///   gone away would keep its partition forever. A destination that returns later starts with the initial tokens. So
-///   all keys together get at most `capacity` times the initial tokens more per 90 s.
+/// - No call took, returned or deposited a token for 90 s. A destination that returns later starts with the initial
+///   tokens, so all keys together get at most `capacity` times the initial tokens more per 90 s. Without this condition
+///   a destination that has gone away could keep its partition forever: with `per_second(0)`, and in a
+///   [throttle](Budget::grpc_throttle), a partition refills only through calls.
 ///
 /// The table stores the 64-bit SipHash of a key with a random seed, and not the key. Hostile keys cost no memory and
 /// cannot be made to collide. Two keys with the same hash share a partition; among 256 keys that happens once in 10¹⁴
 /// processes.
 ///
-/// [`Budget::unlimited`] has no count, so as a template it gets no partitions.
+/// With [`Budget::unlimited`] as the template, every key has an unlimited budget, and there are no partitions.
 ///
 /// # Default
 ///
@@ -72,15 +73,15 @@ pub struct Budgets(Arc<Table>);
 ///
 /// # Eviction adds no tokens
 ///
-/// A partition is evicted only while it has no clone and no permit. So no call in flight can spend from it, deposit
-/// into it or return a token to it, and the next partition of its key is the only one. It is also evicted only if it is
-/// full or in its initial state, so the partition that takes its place has no more tokens. Over time, a place in the
-/// table therefore never gives more tokens than one budget, whichever keys use it.
+/// A partition is evicted only while it has no clone and no permit. So no call in flight can still use the evicted budget,
+/// and its key never has two partitions. A partition is also evicted only if it is full or in its initial state, so the
+/// partition that takes its place has no more tokens. Over time, a place in the table therefore never gives more tokens
+/// than one budget, whichever keys use it.
 ///
-/// The exception is a partition that no call has used for [`MAX_UNUSED`](shard::MAX_UNUSED). It may be evicted with
-/// fewer tokens than a new one. So a place gives at most the initial tokens more in that time.
+/// The exception is a partition that no call has used for [`MAX_UNUSED`](shard::MAX_UNUSED). Such a partition may be
+/// evicted although it has fewer tokens than a new one. So in that time a place gives at most the initial tokens more.
 ///
-/// A key without a partition draws on the shared budget. If it gets a partition later, it has drawn on two budgets.
+/// A key without a partition draws on the shared budget. If the key gets a partition later, it has drawn on two budgets.
 struct Table {
     template: Budget,
     /// The budget of the keys for which there is no room.
@@ -96,7 +97,7 @@ struct Table {
 struct Usage {
     /// The number of partitions in all shards.
     partitions: usize,
-    /// The shard in which the next new key makes room.
+    /// The index of the shard from which the next new key evicts partitions.
     next: usize,
 }
 
@@ -107,10 +108,10 @@ impl Budgets {
         Self::with(template, DEFAULT_CAPACITY)
     }
 
-    /// Maximum number of partitions, from 1 to 1,048,576. The budget that the remaining keys share comes on top.
+    /// Maximum number of partitions, from 1 to 1,048,576. The budget that the remaining keys share is not counted.
     ///
-    /// Set it above the number of destinations. If more destinations are in use, calls evict each other's partitions,
-    /// at the cost of a lock and an allocation each.
+    /// Set the capacity above the number of destinations. If more destinations are in use, calls evict each other's
+    /// partitions. Each eviction costs a lock and an allocation.
     ///
     /// # Default
     ///
@@ -134,7 +135,7 @@ impl Budgets {
         self.0.template.validate()
     }
 
-    /// Returns the budget whose settings each partition has.
+    /// Returns the template, whose settings each partition has.
     #[must_use]
     pub fn template(&self) -> &Budget {
         &self.0.template
@@ -142,7 +143,7 @@ impl Budgets {
 
     /// Returns the budget of `key`.
     ///
-    /// Call this once per call: a clone that is kept prevents the eviction of its partition.
+    /// Call this for each call, and do not keep the budget longer: its partition cannot be evicted while it exists.
     #[must_use]
     pub fn get(&self, key: &(impl Hash + ?Sized)) -> Budget {
         if self.0.template.0.is_none() {
@@ -171,7 +172,7 @@ impl Budgets {
 impl Table {
     fn admit(&self, hash: u64) -> Budget {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread added it first, or was changing the shard.
+        // Another thread has just added the partition, or was changing the shard.
         if let Some(found) = self.shard(hash).find(hash) {
             return found;
         }

@@ -2,13 +2,13 @@ use tower::retry::budget::Budget as TowerBudget;
 
 use super::Budget;
 
-/// Replaces tower's `TpsBudget`, which rounds its ratio and which concurrent threads overdraw.
+/// Replaces tower's `TpsBudget`, which rounds its ratio, and which concurrent threads can overdraw.
 impl TowerBudget for Budget {
     fn deposit(&self) {
         self.deposit();
     }
 
-    /// tower calls this for each failed attempt, so a throttle counts it.
+    /// Also records a failure, because tower calls this method once for each failed attempt.
     fn withdraw(&self) -> bool {
         self.record_failure();
         let permit = self.withdraw();

@@ -11,7 +11,7 @@ pub(super) const FIELD: HeaderName = HeaderName::from_static("grpc-timeout");
 const MAX_DIGITS: usize = 8;
 const MAX_VALUE: u128 = 99_999_999;
 
-/// Letters and nanoseconds, in ascending order.
+/// The letter and the nanoseconds of each unit, in ascending order.
 const UNITS: [(u8, u64); 6] = [
     (b'n', 1),
     (b'u', 1_000),
@@ -32,8 +32,8 @@ pub(super) fn parse(value: &HeaderValue) -> Option<Duration> {
 
 /// Formats the remaining time in the smallest unit that has room for it.
 ///
-/// It is rounded down, so that the server gives up no later than the caller. No remaining time becomes the shortest
-/// timeout.
+/// The value is rounded down, so that the server gives up no later than the caller. If no time remains, the value is the
+/// shortest timeout, 1 ns.
 pub(super) fn value(left: Duration) -> HeaderValue {
     let nanos = left.as_nanos().max(1);
     let fits = |(_, unit): &&(u8, u64)| nanos / u128::from(*unit) <= MAX_VALUE;

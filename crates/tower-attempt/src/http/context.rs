@@ -13,14 +13,14 @@ pub struct HttpContext {
     pub(crate) may_hedge: bool,
     /// The end of a `grpc-timeout`.
     pub(crate) expiry: Option<Deadline>,
-    /// Boxed, because few requests have one.
+    /// The overrides in the request's extensions. Boxed, because few requests have one.
     pub(super) overrides: Option<Box<(RetryOverride, HedgeOverride)>>,
     pub(crate) nested: Nested,
     /// The request's destination, if its client may follow redirects.
     pub(super) target: Option<Target>,
     /// The request's own budget.
     pub(super) budget: Option<Budget>,
-    /// Exists only if a rule sees outcomes, so it is boxed.
+    /// The method and URI for the user's rules about outcomes. Boxed, because few layers have such a rule.
     pub(super) request: Option<Box<(Method, Uri)>>,
 }
 
@@ -44,7 +44,7 @@ impl HttpContext {
         }
     }
 
-    /// Makes the view of an outcome for the user's rules. `None` if there is no such rule.
+    /// Returns the view of an outcome for the user's rules, or `None` if there is no rule about outcomes.
     pub(super) fn view<'a, Res: HttpResponse, E: 'static, C>(
         &'a self,
         attempt: &Attempt,

@@ -12,7 +12,7 @@ use crate::{
     Verdict,
 };
 
-/// The default maximum of a recorded body in bytes, as in linkerd.
+/// The default maximum size of a recorded body in bytes, as in linkerd2.
 const REPLAY_LIMIT: usize = 64 * 1024;
 
 /// A protocol that uses HTTP messages: [`Http`](crate::Http) itself, or [`Grpc`](crate::Grpc).
@@ -54,7 +54,7 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
     #[doc(hidden)]
     fn mark<Req: HttpRequest>(_: &HttpContext, _previous: u32, _: &mut Req) {}
 
-    /// Whether a response is a success by its status alone.
+    /// Whether the head of a response alone shows that it is a success.
     #[doc(hidden)]
     fn is_success<Res: HttpResponse>(response: &Res) -> bool;
 
@@ -142,7 +142,7 @@ fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
         Ok(response) if matches!(verdict, Verdict::Retry { hint: None, .. }) => {
             D::hint(response).map_or(verdict, |hint| verdict.hinted(hint))
         }
-        // The standard rules have amended their own verdict already.
+        // A verdict of the standard rules already accounts for rejections.
         Err(_) if verdict.is_retry() && verdict != judged.verdict => {
             Rejected::amend(verdict, attempt, outcome)
         }
@@ -197,7 +197,7 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
         context.may_retry
     }
 
-    /// Looks up the field here, because only hedge layers need it.
+    /// Looks up the header field of hedges here and not in `context`, because only hedge layers need it.
     #[inline]
     fn may_hedge(&self, context: &HttpContext, request: &Req) -> bool {
         context.may_hedge && !request.headers().contains_key(HEDGE_ATTEMPT)
@@ -236,7 +236,7 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
             AttemptKind::Retry => context.nested.mark(request),
             AttemptKind::Hedge => {
                 let number = HeaderValue::from(attempt.number());
-                // A request that already has 32,768 fields stays without.
+                // A request that already has 32,768 fields, the maximum, is sent without the field.
                 let _ = request.headers_mut().try_insert(HEDGE_ATTEMPT, number);
             }
             AttemptKind::Primary => {}

@@ -1,6 +1,6 @@
-//! Classifies the errors of clients by the proof that they give.
+//! Classifies the errors of clients: does an error prove that the server did not process the request?
 //!
-//! Known types are found by downcast of the error, and then of its sources. An unknown error proves nothing.
+//! Downcasts the error, and then its sources, to the known types. An unknown error proves nothing.
 
 #[cfg(feature = "hyper-util-01")]
 pub(crate) mod hyper;
@@ -57,13 +57,13 @@ impl Fault {
         fault
     }
 
-    /// Returns the verdict on an attempt with this error; `other` if the server may have processed the request.
+    /// Returns the verdict on an attempt with this error. If the server may have processed the request, that is `other`.
     pub(crate) fn verdict(self, attempt: &Attempt, other: Verdict) -> Verdict {
         match self {
             Self::Unprocessed => Verdict::Unprocessed,
             Self::NotConnected => Verdict::not_sent(),
             Self::Rejected(rejected) => rejected.verdict(attempt),
-            // A hedge that was never sent, or that was interrupted, has no outcome of its own.
+            // A hedge whose body failed or was interrupted must not end a call whose other attempts are in flight.
             Self::Local if attempt.kind() == AttemptKind::Hedge => Verdict::transient(),
             Self::Local => Verdict::Fatal,
             Self::Reset(_) | Self::Disconnected | Self::Unknown => other,

@@ -23,10 +23,10 @@ impl<'a> RequestHead<'a> {
         self.path
     }
 
-    /// Returns the host, with the port if the URI has one.
+    /// Returns the authority of the URI: the host, with the port if the URI has one.
     ///
-    /// Returns `None` if the URI has no authority. A request that a server receives over HTTP/1 has none; there the
-    /// `Host` field names the host.
+    /// Returns `None` if the URI has no authority. This is so for requests that a server receives over HTTP/1, whose
+    /// `Host` field names the host instead.
     #[must_use]
     pub fn authority(&self) -> Option<&'a str> {
         self.authority

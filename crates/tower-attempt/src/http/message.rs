@@ -15,7 +15,7 @@ pub trait HttpRequest {
     fn head(&self) -> RequestHead<'_>;
     /// Returns a copy of the URI.
     fn uri(&self) -> Uri;
-    /// Returns the destination, if the client may follow redirects.
+    /// Returns the hash of the request's URL, if the client may follow redirects.
     fn target(&self) -> Option<Target> {
         None
     }
@@ -25,9 +25,9 @@ pub trait HttpRequest {
     fn extensions_mut(&mut self) -> Option<&mut Extensions>;
 }
 
-/// The destination of a request, or the origin of a response: the hash of a URL.
+/// The hash of the URL of a request or a response.
 ///
-/// A client may follow redirects. A response from another URL proves nothing about the original request.
+/// If the two differ, the client has followed a redirect, and the response proves nothing about the original request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target(u64);
 
@@ -35,7 +35,7 @@ pub struct Target(u64);
 impl Target {
     pub(super) fn new(url: &reqwest::Url) -> Self {
         use std::hash::{DefaultHasher, Hash, Hasher};
-        // A fragment is not sent, and the response's URL may lack it.
+        // A URL's fragment is not sent, and the response's URL may lack the fragment.
         let sent = url.as_str().split('#').next();
         let mut hasher = DefaultHasher::new();
         sent.hash(&mut hasher);
@@ -49,7 +49,7 @@ pub trait HttpResponse {
     fn status(&self) -> StatusCode;
     /// Returns the header fields.
     fn headers(&self) -> &HeaderMap;
-    /// Returns the origin, if the client may follow redirects.
+    /// Returns the hash of the URL that sent the response, if the client may follow redirects.
     fn target(&self) -> Option<Target> {
         None
     }
@@ -59,7 +59,7 @@ pub trait HttpResponse {
     fn extensions_mut(&mut self) -> &mut Extensions;
 }
 
-/// Implements accessors with the type's own accessors of the same names.
+/// Implements each accessor by a call of the type's own accessor with the same name.
 macro_rules! forward {
     ($($name:ident -> $value:ty $(, $name_mut:ident)?;)*) => {
         $(
@@ -121,7 +121,7 @@ impl HttpRequest for reqwest::Request {
         }
     }
 
-    /// `/` for a URL that is not a valid URI, which reqwest rejects.
+    /// Returns `/` for a URL that is not a valid URI. reqwest rejects such a request.
     fn uri(&self) -> Uri {
         Uri::try_from(self.url().as_str()).unwrap_or_default()
     }

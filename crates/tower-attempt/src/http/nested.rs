@@ -9,9 +9,9 @@ use super::{HttpRequest, HttpResponse};
 ///
 /// - A response whose retries are exhausted carries [`Exhausted`], so the layer above does not retry it.
 /// - Each extra attempt carries [`RetriedAbove`], so a layer below does not retry it.
-/// - An error cannot carry a mark. If an extra attempt followed an error and fails with an error, the layer below sets
-///   the flag in [`RetriedAbove`] when it would have retried, and the layer above stops. Layers in one task do not need
-///   the flag, because they count each other's retries.
+/// - An error cannot carry a mark. So if a layer below would have retried an error of an extra attempt, it sets the flag in
+///   that attempt's [`RetriedAbove`]. If the extra attempt followed an error, the layer above then stops. Layers in one
+///   task do not need the flag, because they count each other's retries.
 ///
 /// A first attempt carries no mark, because the insert into its extensions would cost every call.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,7 @@ pub(crate) struct Nested {
     after_error: bool,
 }
 
-/// An extension of a retry layer's extra attempts. A layer below sets it when it gives up on the attempt.
+/// An extension of a retry layer's extra attempts. A layer below sets the flag when it gives up on the attempt.
 #[derive(Clone, Debug, Default)]
 struct RetriedAbove(Arc<AtomicBool>);
 
@@ -71,7 +71,7 @@ impl Nested {
                 response.extensions_mut().insert(Exhausted);
             }
             (Err(_), Some(above)) => above.0.store(true, Ordering::Relaxed),
-            // The layer above decides for its own attempts.
+            // An extra attempt of a layer above, which decides itself, or an error without a place for a mark.
             (Ok(_), Some(_)) | (Err(_), None) => {}
         }
     }

@@ -65,7 +65,7 @@ impl<'a, C> OutcomeView<'a, C> {
         self.outcome.err()
     }
 
-    /// Returns the verdict of the standard rules. It describes the outcome, and not whether a resend is safe.
+    /// Returns the verdict of the standard rules, which describes the outcome and not whether a resend is safe.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.verdict

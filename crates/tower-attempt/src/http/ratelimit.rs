@@ -5,7 +5,7 @@ use http::HeaderMap;
 /// The field of draft-ietf-httpapi-ratelimit-headers-11.
 const RATELIMIT: &str = "ratelimit";
 
-/// Returns the time until every exhausted policy (`r=0`) has remaining requests again (`t` seconds).
+/// Returns the longest wait (`t`, in seconds) among the policies that have no remaining requests (`r=0`).
 ///
 /// The field is a list of structured field items (RFC 9651): policy names with parameters. As that RFC requires, a
 /// malformed field is ignored as a whole.
@@ -34,7 +34,7 @@ pub(super) fn parse(headers: &HeaderMap) -> Option<Duration> {
 struct Text<'a>(&'a str);
 
 impl<'a> Text<'a> {
-    /// Parses the name of a policy and its parameters. Returns `r` and `t`.
+    /// Parses the name of a policy and its parameters. Returns the values of `r` and `t`.
     fn member(&mut self) -> Option<(Option<u64>, Option<u64>)> {
         self.value()?;
         let (mut remaining, mut wait) = (None, None);

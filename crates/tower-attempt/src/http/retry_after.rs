@@ -11,14 +11,16 @@ pub(super) fn parse(headers: &HeaderMap) -> Option<Duration> {
     seconds(trimmed(value)).or_else(|| wait_until(value, headers))
 }
 
-/// Saturates at the range of 64 bits.
+/// Parses a number of seconds. A number beyond 64 bits counts as `u64::MAX`.
 fn seconds(value: &[u8]) -> Option<Duration> {
     let seconds = digits(value)?.parse().unwrap_or(u64::MAX);
     Some(Duration::from_secs(seconds))
 }
 
-/// Counts from the response's own `Date`, so that differing clocks do not matter, or else from the system clock. A date
-/// in the past means no wait.
+/// Returns the time until a date. A date in the past means no wait.
+///
+/// Counts from the response's own `Date`, so that differing clocks do not matter. If the response has none, counts from
+/// the system clock.
 #[expect(
     clippy::disallowed_types,
     reason = "a date is wall-clock time, and this is the one place that compares it with the clock"

@@ -9,7 +9,7 @@ use crate::{Budgets, BuildError, Verdict};
 
 /// A user's rule about requests.
 type Predicate = Arc<dyn Fn(RequestHead<'_>) -> bool + Send + Sync>;
-/// A user's rule that names a key.
+/// A user's rule that names the key of a request.
 type KeyOf = Arc<dyn for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync>;
 /// A user's rule that classifies outcomes.
 type Rule<C> = Arc<dyn Fn(OutcomeView<'_, C>) -> Verdict + Send + Sync>;
@@ -41,7 +41,7 @@ pub struct Settings<C> {
     pub spare_429: bool,
     /// Whether the client below follows no redirects.
     pub no_redirects: bool,
-    /// Makes an `Idempotency-Key` for each request that needs one.
+    /// Generates an `Idempotency-Key` for each request that needs one.
     pub generate_key: Option<Arc<dyn Fn() -> HeaderValue + Send + Sync>>,
     idempotent_methods: Option<Vec<String>>,
 }

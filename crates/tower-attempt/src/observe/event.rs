@@ -38,7 +38,7 @@ pub enum Event<'a> {
         delay: Duration,
         /// Where the delay comes from.
         source: DelaySource,
-        /// Whether the layer is in shadow mode and sends no retry.
+        /// Whether the layer is in shadow mode, and so sends no retry.
         is_shadow: bool,
     },
     /// A hedge that was due is not sent.
@@ -124,8 +124,8 @@ impl CallInfo {
         *self.id.get_or_init(|| LAST.fetch_add(1, Relaxed) + 1)
     }
 
-    /// The request's method. Like all parts of the request, `None` unless the protocol is HTTP or gRPC and the
-    /// observer [reads the request](super::Observer::reads_request).
+    /// The request's method. It is `None`, as is every part of the request, unless the protocol is HTTP or gRPC and
+    /// the observer [reads the request](super::Observer::reads_request).
     #[must_use]
     pub fn method(&self) -> Option<&str> {
         self.request.parts().map(|(method, ..)| method)
@@ -204,8 +204,7 @@ labelled! {
         Custom => "custom",
         /// The server's hint, or the wait that a layer below names when it rejects a request.
         Server => "server",
-        /// No delay: there is proof that the server did not process the attempt, for the first time in
-        /// this call.
+        /// No delay: for the first time in this call, there is proof that the server did not process an attempt.
         Unprocessed => "unprocessed",
     }
 }
@@ -225,14 +224,14 @@ labelled! {
         RetryForbidden => "retry_forbidden",
         /// The server demands a longer wait than the layer allows.
         RetryAfterTooLong => "retry_after_too_long",
-        /// The next attempt would start after the request's [deadline](crate::RetryOverride::deadline) or after `retry_until`, or the
-        /// layer's `deadline` ended the call.
+        /// A deadline ended the call, or the next attempt would start too late: after the request's
+        /// [deadline](crate::RetryOverride::deadline), or after the layer's `retry_until` or `deadline`.
         DeadlineExceeded => "deadline_exceeded",
         /// The budget has no token.
         BudgetExhausted => "budget_exhausted",
         /// The inner service failed to become ready for the next attempt.
         NotReady => "not_ready",
-        /// Another retry layer, above or below, retries this request.
+        /// Another retry layer, above or below, is responsible: it retries this request or has exhausted its retries.
         Nested => "nested",
         /// The layer would have retried, but is in shadow mode.
         Shadow => "shadow",
@@ -248,14 +247,14 @@ labelled! {
     SkipReason {
         /// The budget has no token.
         Denied => "denied",
-        /// Fewer than 2 % of this class's last 200 hedges won, so only some are sent. If callers time out
-        /// before hedges can win, a lower `max_delay` helps.
+        /// Hedges of this request's class rarely win (fewer than 2 % of 200), so only some of them are sent. If
+        /// callers time out before hedges can win, a lower `max_delay` helps.
         HeldBack => "held_back",
-        /// No instance of the service was ready before the call ended, its deadline passed or a server's
-        /// pushback forbade hedges. Or the service failed to become ready.
+        /// The hedge's service failed to become ready, or was not ready before the call ended, its deadline passed
+        /// or a server's pushback forbade hedges.
         NotReady => "not_ready",
-        /// The request can't be copied: its body is too long, or still streams with an error type that
-        /// could not interrupt it, or its connection is about to be upgraded.
+        /// The request cannot be copied: its body is too long, or the request has `Upgrade`, or the body still
+        /// streams and its error type cannot express an interruption.
         NotResendable => "not_resendable",
         /// The layer is in shadow mode.
         Shadow => "shadow",

@@ -4,7 +4,7 @@ use metrics::{Label, Unit, counter, describe_counter, describe_histogram, histog
 
 use super::{CallInfo, Event, LayerKind, Observer};
 
-/// The counter of attempts and the histograms of attempts and calls, per layer.
+/// The names of a layer's counter of attempts, histogram of attempts and histogram of calls.
 const RETRY: [&str; 3] = [
     "retry_attempts_total",
     "retry_attempt_duration_seconds",
@@ -29,7 +29,7 @@ const HEDGE: [&str; 3] = [
 /// | `hedge_skipped_total` | counter | `name`, `reason` | hedges that were due and not sent |
 /// | `hedge_call_duration_seconds` | histogram | `name`, `reason`, `winner` | time of a call with its hedges |
 ///
-/// The `_count` of a call duration counts the calls.
+/// The `_count` of a call duration is the number of calls.
 ///
 /// | label | values |
 /// |---|---|
@@ -64,8 +64,7 @@ pub struct MetricsObserver {
 }
 
 impl MetricsObserver {
-    /// Upper bounds of histogram buckets, in seconds. OpenTelemetry advises them for
-    /// `http.client.request.duration`.
+    /// Upper bounds of histogram buckets, in seconds, as OpenTelemetry advises for `http.client.request.duration`.
     pub const BUCKETS: [f64; 14] = [
         0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
     ];

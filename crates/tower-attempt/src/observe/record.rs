@@ -26,7 +26,8 @@ pub trait Observe: Clone {
 /// Sends the events of one call. A record that is dropped before [`CallEnded`](Event::CallEnded) sends this event
 /// with [`StopReason::Cancelled`].
 pub trait Record {
-    /// Sends any event but the end of an attempt. The end of the call cancels the attempts in flight.
+    /// Sends any event but the end of an attempt. Before the end of the call, sends the end of each attempt in flight, as
+    /// cancelled.
     #[inline]
     fn send(&mut self, _: Event<'_>) {}
 
@@ -47,7 +48,7 @@ pub trait Record {
     }
 }
 
-/// Sends no events, at no cost: a call reads no clock for it and keeps no field.
+/// Sends no events, at no cost: a call neither reads the clock nor stores anything for events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoObserver;
 

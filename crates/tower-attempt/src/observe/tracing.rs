@@ -20,7 +20,7 @@ const TARGET: &str = "tower_attempt";
 /// | `retrying`, or `would retry` in shadow mode | DEBUG | `attempt` that failed, `delay_ms`, `source` |
 /// | `hedge skipped` | DEBUG | `attempt`, `reason` |
 /// | `call ended` | DEBUG | `reason`, `attempts`, `winner`, `elapsed_ms` |
-/// | `gave up` | WARN | the same, where a retry layer stopped although a retry could help |
+/// | `gave up` | WARN | `reason`, `attempts`, `elapsed_ms`; instead of `call ended`, if a retry layer stopped although a retry could help |
 ///
 /// Each line also has `layer` (`retry` or `hedge`), `name` if the layer has one, `server.address` if the request's URI
 /// has a host, and `call`, the same number on all lines of a call.
@@ -141,7 +141,7 @@ impl Observer for TracingObserver {
                         "attempt failed"
                     );
                 }
-                // The event comes in the scope of the attempt.
+                // This event arrives inside the attempt's scope, so the current span is the attempt's.
                 let span = Span::current();
                 if self.has_spans && span.metadata().is_some_and(|span| span.target() == TARGET) {
                     span.record("http.response.status_code", http);
@@ -185,7 +185,7 @@ impl Observer for TracingObserver {
                         | StopReason::Cancelled
                 );
                 let reason = reason.as_str();
-                // After a race without a winner, the layer above decides whether a retry follows.
+                // A hedge layer never warns: the layer above decides whether a retry follows.
                 if could_help && call.layer == LayerKind::Retry {
                     line!(WARN, call, reason, attempts, elapsed_ms, "gave up");
                 } else if winner != Some(1) || attempts > 1 || call.skipped > 0 {

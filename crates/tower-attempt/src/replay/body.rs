@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Empty, Full};
 use self::native::Native;
 use super::ReplayBody;
 
-/// An HTTP body that can be resent. Its default is the empty body.
+/// An HTTP body that can be resent. `Default` returns the empty body.
 ///
 /// These types implement it: `Empty`, `Full`, `BoxBody` and `UnsyncBoxBody`; with features `axum::body::Body`,
 /// `tonic::body::Body` and `reqwest::Body`. A body of any other type can be wrapped in a [`ReplayBody`]. A body in
@@ -16,12 +16,12 @@ use super::ReplayBody;
 /// [`ReplayableRequest`](crate::ReplayableRequest).
 ///
 /// An attempt that is [`Interrupted`](crate::Interrupted) in the middle of a stream receives an error of the body's own
-/// type. `BoxBody` and `UnsyncBoxBody` can express it if their error is a boxed `Error + Send + Sync`, an `io::Error`,
-/// or the error of axum or tonic.
+/// type. `BoxBody` and `UnsyncBoxBody` can express the interruption if their error is a boxed `Error + Send + Sync`, an
+/// `io::Error`, or the error of axum or tonic.
 ///
-/// Any other error type, such as hyper's, cannot express it. With such a type, a stream is hedged only after all of it
-/// is recorded. If an attempt has failed and does not receive the remaining body, its connection stays pending, because
-/// an end would make the body look complete.
+/// Any other error type, such as hyper's, cannot express an interruption. With such a type, a stream is hedged only after
+/// the whole stream is recorded. If an attempt has failed and does not receive the remaining body, its connection stays
+/// pending, because an end of the body would make the body look complete.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -42,22 +42,23 @@ pub trait ReplayableBody: Body<Data = Bytes> + Default {
 
     /// Returns the whole content, if it is in memory.
     ///
-    /// If a type hides its content, `may_poll` is set and the body knows its exact size, the body is polled once. A
-    /// body in memory returns all of its content at the first poll.
+    /// A type that hides its content polls the body once, if `may_poll` is true and the body knows its exact size. A body
+    /// in memory returns all of its content at the first poll.
     ///
     /// # Errors
     ///
-    /// Returns the body, unchanged for its reader, if its content is not, or not wholly, in memory.
+    /// Returns the body if not all of its content is in memory. The body's reader still receives every frame.
     fn into_memory(self, may_poll: bool) -> Result<Bytes, ReplayBody<Self::Source>>;
 
     /// Makes a body with this content.
     fn from_memory(content: Bytes) -> Self;
 
-    /// Makes a body that reads the error value of [`into_memory`](Self::into_memory), recorded or replayed.
+    /// Makes a body of this type from a recorded or replayed stream, which was the error value of
+    /// [`into_memory`](Self::into_memory).
     fn from_replay(body: ReplayBody<Self::Source>) -> Self;
 
-    /// Whether the body's error type can express that an attempt was interrupted. If not, no hedge is sent while
-    /// another attempt may interrupt it.
+    /// Whether the body's error type can express that an attempt was interrupted. If not, no hedge is sent while another
+    /// attempt may interrupt that hedge.
     ///
     /// # Default
     ///

@@ -37,9 +37,10 @@ impl<E: Error + 'static> Error for ReplayError<E> {
 
 /// The attempt cannot receive the remaining request body.
 ///
-/// There are two usual causes. The body is longer than the limit of [`ReplayableRequest`](crate::ReplayableRequest), and
-/// another attempt continues with it. Or the body failed, and an older attempt receives the error. An attempt is also
-/// interrupted if the body panicked, or if it returned a frame of an unknown kind, which cannot be copied.
+/// There are two usual causes. Either the body is longer than the limit of
+/// [`ReplayableRequest`](crate::ReplayableRequest), and another attempt continues with the body. Or the body failed, and
+/// an older attempt receives the error. An attempt is also interrupted if the body panicked, or if the body returned a
+/// frame of an unknown kind, which cannot be copied.
 ///
 /// A layer does not report an interrupted attempt to its caller while another attempt is in flight. This error is among
 /// the sources of the errors of `axum::body::Body`, `tonic::body::Body`, `reqwest::Body` and

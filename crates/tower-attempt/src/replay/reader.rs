@@ -10,7 +10,7 @@ use super::Interrupted;
 use super::readers::Id;
 use super::record::{Item, Next, Record};
 
-/// Reads the recorded frames, then the source.
+/// Reads the recorded frames of a body, then its source: the original body.
 ///
 /// Each reader polls the source for itself, so a reader that stalls delays no other reader.
 pub(super) struct Reader<B, E> {
@@ -22,7 +22,7 @@ pub(super) struct Reader<B, E> {
     finished: bool,
 }
 
-/// The source of further readers. The record holds its frames until this is dropped.
+/// Makes the readers of a record. The record keeps all frames until the `Recording` is dropped.
 pub(super) struct Recording<B, E>(Arc<Record<B, E>>);
 
 impl<B: Body, E> Recording<B, E> {
@@ -33,10 +33,11 @@ impl<B: Body, E> Recording<B, E> {
 }
 
 impl<B, E> Recording<B, E> {
-    /// Returns a reader of the whole record; `None` if the record is not whole.
+    /// Returns a reader that begins with the first frame. Returns `None` if the record has lost frames, or if the reader is
+    /// mute and an earlier attempt may interrupt it.
     ///
-    /// `others_ended`: all earlier attempts have ended. `is_mute`: the reader has no way to report an interruption to its
-    /// client.
+    /// `others_ended` is true if all earlier attempts have ended. `is_mute` is true if the body's error type cannot express
+    /// an interruption.
     pub(super) fn reader(&self, others_ended: bool, is_mute: bool) -> Option<Reader<B, E>> {
         let id = self.0.update(|state| state.join(others_ended, is_mute))?;
         Some(Reader {
@@ -111,7 +112,7 @@ impl<B, E> Drop for Reader<B, E> {
 struct Polling<'a, B, E> {
     record: &'a Record<B, E>,
     id: Id,
-    /// `None` after the poll, or if another reader polls the source.
+    /// `None` after the poll, or while another reader polls the source.
     source: Option<B>,
 }
 

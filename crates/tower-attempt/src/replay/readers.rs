@@ -14,9 +14,9 @@ pub(super) struct Readers {
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) id: Id,
-    /// The index of the next frame among the frames that are held.
+    /// The index of the reader's next frame among the recorded frames.
     pub(super) position: usize,
-    /// Whether its attempt has ended. Its client may read on to keep the connection.
+    /// Whether the reader's attempt has ended. The client may still read the body, to keep the connection usable.
     pub(super) over: bool,
 }
 
@@ -54,7 +54,7 @@ impl Readers {
         self.iter().next().is_none()
     }
 
-    /// The oldest reader whose attempt has not ended.
+    /// Returns the oldest reader whose attempt has not ended.
     pub(super) fn oldest_live(&self) -> Option<Id> {
         let live = self.iter().find(|reader| !reader.over);
         live.map(|reader| reader.id)

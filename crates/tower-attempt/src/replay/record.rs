@@ -55,7 +55,7 @@ impl<B: Body, E> Record<B, E> {
 impl<B, E> Record<B, E> {
     /// Changes the state under the lock. Then, without the lock, wakes readers and drops old values.
     ///
-    /// Wakes first: a source whose drop panics or takes long must not keep the other readers asleep.
+    /// Wakes before it drops, because a source whose drop panics or takes long must not keep the other readers asleep.
     pub(super) fn update<T>(&self, change: impl FnOnce(&mut State<B, E>) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = change(&mut state);
@@ -76,12 +76,12 @@ impl<B, E> Record<B, E> {
 pub(super) struct State<B, E> {
     /// `None` while a reader polls it, and when it has ended or failed.
     source: Option<B>,
-    /// The error of the source, until the reader with this id receives it.
+    /// The id of the reader that is to receive the source's error, and that error.
     error: Option<(Id, E)>,
     /// Whether a reader wanted to poll the source while another reader had taken it.
     missed: bool,
     ended: bool,
-    /// Whether further readers may join. Until then, all frames are held.
+    /// Whether further readers may join. If so, the record keeps all frames.
     saved: bool,
     /// The recorded frames that a reader may still need.
     frames: VecDeque<Recorded>,
@@ -91,11 +91,11 @@ pub(super) struct State<B, E> {
     /// The maximum of `recorded`, in bytes.
     limit: usize,
     readers: Readers,
-    /// The waker of the only reader. The source has a clone of it.
+    /// The waker of the only reader. The source holds a clone of this waker.
     lone_waker: Option<(Id, Waker)>,
-    /// The wakers of all readers, once a second one has joined. The source has this as its waker.
+    /// The wakers of all readers, from the time when a second reader has joined. The source holds this as its waker.
     wakers: Option<Arc<Wakers>>,
-    /// The reader whose poll of the source concerns all other readers.
+    /// The reader that polled the source, if all other readers have to be woken.
     waking: Option<Id>,
     // Values to be dropped while no lock is held.
     old_frames: VecDeque<Recorded>,
@@ -106,15 +106,16 @@ pub(super) struct State<B, E> {
 /// The next step of a reader.
 pub(super) enum Next<B, E> {
     Give(Item<E>),
-    /// Poll the source with this waker, or with the reader's own. Without a source, wait: another reader polls it.
+    /// The reader polls the source with this waker, or, if that is `None`, with its own. If the source is `None`, another
+    /// reader is polling it, and this reader waits.
     Poll(Option<B>, Option<Waker>),
 }
 
 impl<B, E> State<B, E> {
-    /// Adds a reader, if all frames are held. `others_ended`: all earlier attempts have ended.
+    /// Adds a reader, if the record has all frames. `others_ended` is true if all earlier attempts have ended.
     ///
-    /// The client of a reader that `is_mute` would wait forever after an interruption. Such a reader does not join while
-    /// an earlier attempt may interrupt it.
+    /// `is_mute` is true if the body's error type cannot express an interruption. The client of an interrupted mute reader
+    /// would wait forever, so a mute reader does not join while an earlier attempt may interrupt it.
     pub(super) fn join(&mut self, others_ended: bool, is_mute: bool) -> Option<Id> {
         let is_safe = others_ended || self.ended || self.readers.is_empty();
         if !self.saved || is_mute && !is_safe {
@@ -152,7 +153,7 @@ impl<B, E> State<B, E> {
         self.trim();
     }
 
-    /// Interrupts all readers, and forbids further ones. Reader `id` has the source.
+    /// Interrupts all readers, and forbids further readers. Reader `id` calls this, and has taken the source.
     pub(super) fn abort(&mut self, id: Id) {
         self.waking = Some(id);
         self.readers.retain(|_| false);
@@ -165,7 +166,7 @@ impl<B, E> State<B, E> {
         self.ended && has_all
     }
 
-    /// Frees the frames, and the source, that no reader needs any longer.
+    /// Frees the frames that all readers have read. Frees the source if no reader remains.
     fn trim(&mut self) {
         if self.saved {
             return;
@@ -173,7 +174,7 @@ impl<B, E> State<B, E> {
         let positions = self.readers.iter().map(|reader| reader.position);
         let Some(slowest) = positions.min() else {
             self.old_frames = mem::take(&mut self.frames);
-            // It may hold a source that has failed.
+            // `old_source` may already hold a source that has failed.
             self.old_source = self.old_source.take().or(self.source.take());
             return;
         };
@@ -221,8 +222,8 @@ impl<B, E: From<Interrupted>> State<B, E> {
         polled: Poll<Item<E>>,
         ended: bool,
     ) -> Poll<Item<E>> {
-        // A reader that missed the source must poll it itself. The source may have woken only readers that were dropped
-        // since.
+        // A reader that missed the source has to poll it again. The source may have woken only a reader that was dropped
+        // in the meantime.
         self.waking = Some(id).filter(|_| polled.is_ready() || self.missed);
         let failed = matches!(polled, Poll::Ready(Some(Err(_))));
         self.ended |= ended;
@@ -266,10 +267,10 @@ impl<B, E: From<Interrupted>> State<B, E> {
         }
     }
 
-    /// The reader that continues when the limit is crossed. `None`: only an attempt that has yet to start.
+    /// Returns the reader that continues with the body after the limit is exceeded: the oldest whose attempt has not ended.
     ///
-    /// A reader whose attempt has ended only keeps its connection alive. It takes the body away neither from a live
-    /// attempt nor from a later one.
+    /// If all attempts have ended, their clients read only to keep their connections. The result is then `None` if a later
+    /// attempt may need the body, and otherwise the oldest reader.
     fn winner(&self) -> Option<Id> {
         let oldest = self.readers.iter().next().filter(|_| !self.saved);
         self.readers
@@ -279,8 +280,8 @@ impl<B, E: From<Interrupted>> State<B, E> {
 
     /// Interrupts all readers after reader `id` got an error from the source.
     ///
-    /// The oldest live attempt receives the error. If all attempts of a call fail, the caller gets the failure of the
-    /// oldest one, which should name the cause.
+    /// The oldest attempt in flight receives the error. If all attempts of a call fail, the caller gets the failure of the
+    /// oldest attempt, which should name the cause.
     fn fail(&mut self, id: Id, error: E) -> Result<Frame<Bytes>, E> {
         let oldest = self.readers.oldest_live().unwrap_or(id);
         self.abort(id);

@@ -13,8 +13,8 @@ use super::record::Item;
 /// Makes a body of any type resendable, for services that accept this type.
 ///
 /// Use it for bodies that cannot be copied, such as the `Incoming` of a hyper server. The frameworks' own bodies and
-/// `BoxBody` do not need it, and with them the service keeps the body type that it knows. Box a body whose error is a
-/// boxed error: the error of a `ReplayBody` implements `Error` only if the body's error does.
+/// `BoxBody` need no wrapper, so the service's body type does not change. Use a `BoxBody` if the body's error is a boxed
+/// error: the error of a `ReplayBody` implements `Error` only if the body's error does.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -38,7 +38,7 @@ pub struct ReplayBody<S: Body>(Content<S>);
 
 enum Content<S: Body> {
     Memory(Full<Bytes>),
-    /// Boxed, because few bodies have a first frame.
+    /// A body, and the result of a first poll. That result is boxed, because few bodies have one.
     Source(Option<Box<First<S>>>, S),
     Reader(ReaderOf<S>),
 }
@@ -56,7 +56,7 @@ pub(super) type ReaderOf<S> = Reader<ReplayBody<S>, ReplayError<<S as Body>::Err
 pub(super) type RecordingOf<S> = Recording<ReplayBody<S>, ReplayError<<S as Body>::Error>>;
 
 impl<S: Body> ReplayBody<S> {
-    /// Wraps a body. It is recorded only when a layer prepares to resend its request.
+    /// Wraps a body. The body is recorded only if a layer prepares to resend its request.
     #[must_use]
     pub fn new(body: S) -> Self {
         Self(Content::Source(None, body))
@@ -72,9 +72,10 @@ impl<S: Body> ReplayBody<S> {
 }
 
 impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
-    /// Returns the content of `body`, if it is in memory; otherwise the body, unchanged for its reader.
+    /// Returns the content of `body` if all of it is in memory. Otherwise returns the body, whose reader still receives
+    /// every frame.
     ///
-    /// Only a body of known size is polled: a poll would read ahead in a body that streams.
+    /// Only a body of known size is polled, because a poll would read ahead in a body that streams.
     pub(super) fn look(mut body: S, may_poll: bool) -> Result<Bytes, Self> {
         if body.is_end_stream() {
             return Ok(Bytes::new());

@@ -37,7 +37,8 @@ pub trait ReplayableRequest: HttpRequest + Sized {
     /// The copy from which further attempts are made.
     type Saved;
 
-    /// Prepares the request for its first attempt. `None` means that it cannot be resent.
+    /// Prepares the request for its first attempt, and returns the copy for further attempts. `None` means that the request
+    /// cannot be resent.
     ///
     /// Records up to `limit` bytes of a body that streams, and one more frame if attempts overlap. A frame counts its
     /// content, and at least 64 bytes, so a record takes at most twice the limit. With a limit of 0, a body that

@@ -8,8 +8,8 @@ use super::readers::Id;
 /// The wakers of all readers that wait for the source. As a waker, it wakes all of them, whichever reader polled the
 /// source last.
 ///
-/// It has an allocation and a lock of its own. The source keeps it as its waker, so it must not own the source. A wake
-/// must not need the lock under which readers look for frames.
+/// This type has an allocation and a lock of its own. The source keeps it as a waker, so it must not own the source. A
+/// wake must not need the lock under which readers look for frames.
 #[derive(Debug, Default)]
 pub(super) struct Wakers(Mutex<BTreeMap<Id, Waker>>);
 
@@ -18,7 +18,7 @@ impl Wakers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes all readers but `id`, which stays registered.
+    /// Wakes all readers except `id`, whose waker stays registered.
     pub(super) fn wake_others(&self, id: Id) {
         let mut waiting = self.lock();
         let mut others = mem::take(&mut *waiting);

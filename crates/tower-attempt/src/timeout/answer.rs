@@ -4,7 +4,7 @@ use std::io;
 use super::Elapsed;
 use crate::Generic;
 
-/// The outcome for the caller after a timeout. Implemented for error types that can express it.
+/// Creates the outcome that the caller receives after a timeout. Error types that can express a timeout implement it.
 ///
 /// | error type | outcome |
 /// |---|---|
@@ -14,7 +14,7 @@ use crate::Generic;
 /// | `reqwest::Error` | a 504 with an empty body |
 /// | `tonic::Status` | an `Err`, DEADLINE_EXCEEDED |
 ///
-/// A layer with the protocol gRPC needs none of these: it returns DEADLINE_EXCEEDED in the response.
+/// With the protocol gRPC, a layer works with any error type, and returns a response with DEADLINE_EXCEEDED.
 ///
 /// # Errors
 ///
@@ -51,7 +51,7 @@ pub trait TimeoutAnswer<Res>: Sized {
     ///
     /// # Errors
     ///
-    /// If this error type reports a timeout as an error.
+    /// Returns an error if this error type reports a timeout as an error.
     fn timed_out(elapsed: Elapsed) -> Result<Res, Self>;
 }
 
@@ -95,13 +95,13 @@ fn gateway_timeout<B: Default>() -> http::Response<B> {
     response
 }
 
-/// The outcome of a timeout in a protocol.
+/// Creates the outcome of a timeout in a protocol.
 pub trait TimedOut<Res, E> {
     /// Returns the outcome of a timeout.
     ///
     /// # Errors
     ///
-    /// If the protocol reports a timeout as an error.
+    /// Returns an error if the protocol reports a timeout as an error.
     fn timed_out(elapsed: Elapsed) -> Result<Res, E>;
 }
 

@@ -6,10 +6,11 @@ use tokio::time::Instant;
 
 use crate::Budget;
 
-/// How long an unused partition stays. The pools of hyper-util and reqwest keep an idle connection for the same time.
+/// Time after which an unused partition may be evicted. The pools of hyper-util and reqwest close idle connections after
+/// the same time.
 pub(super) const MAX_UNUSED: Duration = Duration::from_secs(90);
 
-/// The partitions of the keys whose hashes end alike: about eight when the table is full.
+/// The partitions of the keys whose hashes have the same low bits: about eight when the table is full.
 ///
 /// Any thread may search a shard at any time. One thread at a time may change it.
 #[derive(Default)]
@@ -26,9 +27,9 @@ struct Partition {
 }
 
 impl Partition {
-    /// Whether the partition may be evicted: it is not in use, and it is idle or no call has used it for a while.
+    /// Whether the partition may be evicted: it is not in use, and it is idle or has been unused for [`MAX_UNUSED`].
     fn may_evict(&mut self, now: Instant) -> bool {
-        // In use if it has another owner: a clone, a permit, or a thread that is searching.
+        // The partition is in use if its budget has another owner: a clone, a permit, or a thread that is searching.
         let Some(limited) = self.budget.0.as_mut().and_then(Arc::get_mut) else {
             return false;
         };
@@ -41,7 +42,7 @@ impl Partition {
 }
 
 impl Shard {
-    /// Finds the budget of `hash`. May miss one while the shard changes.
+    /// Finds the budget of `hash`. May return `None` while another thread changes the shard.
     pub(super) fn find(&self, hash: u64) -> Option<Budget> {
         let partitions = self.0.load();
         let mut partitions = partitions.as_deref()?.iter();
@@ -70,9 +71,9 @@ impl Shard {
         })
     }
 
-    /// Takes the partitions out while they change, so that no thread can reach them. If a budget then has no other
-    /// owner, no clone of it can appear later. A thread that is still searching, or has cloned a budget, is another
-    /// owner.
+    /// Takes the partitions out of the shard while they change, so that no thread can find them. If a budget then has no
+    /// other owner, no clone of it can appear later. A thread that is still searching, or has cloned a budget, counts as
+    /// another owner.
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Partition>) -> T) -> T {
         let partitions = self.0.swap(None);
         let mut partitions = partitions.map(Arc::unwrap_or_clone).unwrap_or_default();

@@ -1,12 +1,12 @@
 //! The errors of hyper, h2 and hyper-util's client.
 //!
-//! The error of hyper-util's client exists only if `http1` or `http2` of hyper-util is enabled, as in every build that
-//! uses the client. This crate must enable neither, because Cargo would enable it for every server in the build, too.
-//! So each function that names the error imports all names of the client's module. If that module has an `Error`, it
-//! hides the [`Error`] of this module.
+//! The error of hyper-util's client exists only if a build enables hyper-util's feature `http1` or `http2`, as every build
+//! with that client does. This crate must enable neither feature, because Cargo would enable it for all crates of the
+//! build. So this module has a placeholder named [`Error`], and each function that names the error imports all names of
+//! the client's module. If that module has an `Error`, the import hides the placeholder.
 
 use std::any::Any;
-// Replaces the client's error in builds without it.
+// The placeholder for the client's error.
 use std::convert::Infallible as Error;
 use std::error;
 
@@ -56,7 +56,7 @@ pub(super) fn fault(error: &(dyn error::Error + 'static)) -> Option<Fault> {
 fn of_h2(error: &h2::Error) -> Fault {
     match error.reason() {
         Some(Reason::REFUSED_STREAM) if error.is_remote() && error.is_reset() => Fault::Unprocessed,
-        // It affects only streams above the last stream that the server accepted. The streams below continue.
+        // A GOAWAY ends only streams above the last stream that the server accepted. The streams below continue.
         Some(Reason::NO_ERROR) if error.is_remote() && error.is_go_away() => Fault::Unprocessed,
         Some(reason) if error.is_remote() && error.is_reset() => Fault::Reset(reason.into()),
         // The request body failed, so its sender reset the stream.
@@ -69,7 +69,7 @@ fn of_hyper(error: &hyper::Error) -> Fault {
     if error.is_user() {
         Fault::Local
     } else if error.is_canceled() {
-        // hyper never began to write the request.
+        // hyper cancelled the request before the first byte was written.
         Fault::Unprocessed
     } else if error.is_closed() || error.is_incomplete_message() {
         Fault::Disconnected

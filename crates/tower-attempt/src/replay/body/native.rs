@@ -17,6 +17,7 @@ use crate::replay::{Interrupted, ReplayBody, ReplayError};
 /// accept part of a body as the whole body.
 pub(super) struct Native<S: Body> {
     body: ReplayBody<S>,
+    /// Whether the body was interrupted, and stays pending because its error type cannot express that.
     is_mute: bool,
 }
 
@@ -27,7 +28,7 @@ impl<S: Body> Native<S> {
     }
 }
 
-// `body` is the only field that could be pinned, and it is `Unpin` in every use.
+// No field is structurally pinned: `poll_frame` uses `Pin::new`.
 impl<S: Body + Unpin> Unpin for Native<S> {}
 
 impl<S: Body<Data = Bytes, Error: 'static> + Unpin> Body for Native<S> {
@@ -60,7 +61,7 @@ impl<S: Body<Data = Bytes, Error: 'static> + Unpin> Body for Native<S> {
     }
 }
 
-/// An `Interrupted` as an error of type `E`. `None` if that type cannot express it.
+/// Returns an [`Interrupted`] as an error of type `E`, or `None` if that type cannot express an interruption.
 pub(super) fn interrupted<E: 'static>() -> Option<E> {
     fn fill<T: 'static>(error: &mut dyn Any, interrupted: impl FnOnce() -> T) {
         if let Some(error) = error.downcast_mut() {

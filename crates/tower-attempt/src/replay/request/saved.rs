@@ -12,8 +12,8 @@ use crate::{Attempt, AttemptKind};
 
 /// A request that can be resent.
 ///
-/// Its fields are cloned directly from a borrowed request. A `Request` would be created, filled and moved in every
-/// call.
+/// The fields are cloned one by one from the borrowed request. A clone of the whole `Request` would be created, filled and
+/// moved in every call.
 #[derive(Debug)]
 pub struct SavedRequest<S: Body> {
     method: Method,
@@ -32,7 +32,7 @@ pub(super) enum Content<S: Body> {
 }
 
 impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
-    // Inlined, it would be built in one place and copied to another.
+    // If this were inlined, the compiler would build the value in one place and copy it to another.
     #[inline(never)]
     pub(super) fn new<B>(request: &Request<B>, content: Content<S>) -> Self {
         let headers = request.headers();
@@ -57,8 +57,8 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
     where
         B: ReplayableBody<Source = S>,
     {
-        // The connection of such a request is about to change its protocol. This search takes as long as several
-        // copies, so it is done only for a further attempt.
+        // A request with `Upgrade` is sent once, because its connection is about to change its protocol. This search takes
+        // as long as several copies, so only a further attempt does it.
         if self.fields.iter().any(|(name, _)| name == UPGRADE) {
             return None;
         }
@@ -85,7 +85,7 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
 impl<S: Body<Data = Bytes> + Unpin> Content<S> {
     /// Takes the content of a body that is not empty. A body that streams is recorded.
     ///
-    /// `is_expected`: the request has `Expect: 100-continue`. Its client must be the first to poll the body.
+    /// `is_expected` is true if the request has `Expect: 100-continue`. Its client must be the first to poll the body.
     pub(super) fn of<B>(body: &mut B, is_expected: bool, limit: usize) -> Self
     where
         B: ReplayableBody<Source = S>,
