@@ -1,4 +1,4 @@
-//! Finds the errors behind an error: its sources and its wrapped errors.
+//! Finds the errors inside an error: its sources and its wrapped errors.
 
 use std::any::{Any, TypeId};
 use std::error::Error;

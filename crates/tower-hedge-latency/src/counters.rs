@@ -82,7 +82,7 @@ impl Counters {
             SkipReason::HeldBack => &self.held_back,
             SkipReason::NotReady => &self.not_ready,
             SkipReason::NotResendable => &self.not_resendable,
-            // `Shadow`.
+            // `SkipReason::Shadow`, the only other reason.
             _ => &self.shadowed,
         };
         counter.count();

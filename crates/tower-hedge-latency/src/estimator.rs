@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
 use crate::quantile::{Sample, quantile};
 
-/// The threshold is refreshed when the count of a bucket passes a multiple of this number, so a busy service spends a few
-/// nanoseconds per call on refreshes.
+/// The threshold is refreshed when the count of a histogram bucket passes a multiple of this number. So refreshes cost a
+/// busy service a few nanoseconds per call.
 const REFRESH_SAMPLES: u32 = 256;
 /// The threshold is also refreshed after this time, a hundredth of the default window.
 const REFRESH_MICROS: u64 = 100_000;

@@ -4,10 +4,10 @@ use crate::histogram::{Histogram, lower_bound};
 
 /// One billion.
 const WHOLE: u64 = 1_000_000_000;
-/// One call, in the fixed-point numbers of the weights.
+/// The weight of one call, as a fixed-point number.
 const ONE: u128 = 1 << 32;
-/// Minimum number of calls at or above a latency for an estimate of that latency. A hundredth of the calls beyond the
-/// quantile is another minimum.
+/// An estimate of a latency needs at least this number of calls that reach the latency, and at least a hundredth of the
+/// calls beyond the quantile.
 const FEW: u64 = 10;
 
 /// The observed latencies of some calls.

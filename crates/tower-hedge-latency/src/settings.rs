@@ -41,7 +41,7 @@ pub(crate) struct Knobs {
 #[derive(Debug)]
 pub(crate) struct Latencies {
     pub(crate) classes: Classes,
-    /// The origin of all times.
+    /// The instant from which the estimators count time.
     pub(crate) epoch: Instant,
     /// The share of calls above the learned trigger, in billionths. A call that began with another share is not
     /// recorded.

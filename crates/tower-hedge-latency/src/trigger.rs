@@ -47,7 +47,7 @@ impl Trigger {
         }
     }
 
-    /// Maximum number of hedges of a call.
+    /// Returns the maximum number of hedges per call: the given one, or the trigger's own.
     pub(crate) fn max_hedges(&self, max_hedges: Option<u32>) -> u32 {
         max_hedges.unwrap_or_else(|| match self {
             Self::Percentile | Self::Fixed(_) => 1,

@@ -22,8 +22,8 @@ const FULL: u64 = 1 << 63;
 /// The clock counts refilled units, so one tick refills one unit of the bucket. No rate is rounded, and nothing drifts. If
 /// no tokens return with time, the clock stays at 0 and the word is the number of missing units.
 ///
-/// Relaxed ordering suffices, because the word is the whole state. A withdrawal counts as of its reading of the clock,
-/// which comes after its load of the word.
+/// Relaxed ordering suffices, because the word is the whole state. A withdrawal takes effect at the time that it reads
+/// from the clock, and it reads the clock after it has loaded the word.
 #[derive(Debug)]
 pub(super) struct Bucket {
     /// The instant at which the bucket will be full, with the flag `FULL`. All past instants mean a full bucket.
@@ -100,13 +100,13 @@ impl Bucket {
         let _ = self.word.fetch_update(Relaxed, Relaxed, put);
     }
 
-    /// Takes a token, or the remaining part of one. For a throttle, whose clock stays at 0.
+    /// Takes a token, or the remaining part of a token. Only throttles use this, whose clock stays at 0.
     pub(super) fn record_failure(&self) {
         let take = |current: u64| Some((current & !FULL).saturating_add(TOKEN).min(self.burst));
         let _ = self.word.fetch_update(Relaxed, Relaxed, take);
     }
 
-    /// Whether the bucket is more than half full. For a throttle, whose clock stays at 0.
+    /// Whether the bucket is more than half full. Only throttles use this, whose clock stays at 0.
     pub(super) fn is_above_half(&self) -> bool {
         (self.load() & !FULL) * 2 < self.burst
     }

@@ -47,7 +47,7 @@ impl BudgetSettings {
         Bucket::new(ratio, self.burst, initial)
     }
 
-    /// Whether the tokens last for `share` extra attempts per deposit in the long run.
+    /// Whether the budget can pay for `share` extra attempts per deposit in the long run.
     pub(super) fn may_pay(&self, share: f64) -> bool {
         let units = |share| bucket::share(share, bucket::UNITS);
         self.is_throttle || self.per_second > 0 || units(self.ratio) >= units(share)

@@ -125,7 +125,7 @@ impl Budgets {
     ///
     /// # Errors
     ///
-    /// Errors of the template, see [`Budget::validate`], and a capacity of 0 or above 1,048,576.
+    /// Returns an error if the capacity is 0 or above 1,048,576, or the template's error of [`Budget::validate`].
     pub fn validate(&self) -> Result<(), BuildError> {
         let capacity = self.0.capacity;
         if !(1..=MAX_CAPACITY).contains(&capacity) {

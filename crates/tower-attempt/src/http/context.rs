@@ -16,9 +16,9 @@ pub struct HttpContext {
     /// The overrides in the request's extensions. Boxed, because few requests have one.
     pub(super) overrides: Option<Box<(RetryOverride, HedgeOverride)>>,
     pub(crate) nested: Nested,
-    /// The request's destination, if its client may follow redirects.
+    /// The hash of the request's URL, if the client may follow redirects.
     pub(super) target: Option<Target>,
-    /// The request's own budget.
+    /// The budget that a `budget_by` rule chose for the request.
     pub(super) budget: Option<Budget>,
     /// The method and URI for the user's rules about outcomes. Boxed, because few layers have such a rule.
     pub(super) request: Option<Box<(Method, Uri)>>,

@@ -142,7 +142,7 @@ fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
         Ok(response) if matches!(verdict, Verdict::Retry { hint: None, .. }) => {
             D::hint(response).map_or(verdict, |hint| verdict.hinted(hint))
         }
-        // A verdict of the standard rules already accounts for rejections.
+        // A user's rule changed the verdict, and may have ignored a rejection by a layer below.
         Err(_) if verdict.is_retry() && verdict != judged.verdict => {
             Rejected::amend(verdict, attempt, outcome)
         }

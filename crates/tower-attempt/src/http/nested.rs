@@ -71,7 +71,7 @@ impl Nested {
                 response.extensions_mut().insert(Exhausted);
             }
             (Err(_), Some(above)) => above.0.store(true, Ordering::Relaxed),
-            // An extra attempt of a layer above, which decides itself, or an error without a place for a mark.
+            // A layer above decides itself about its extra attempts. Any other error has no place for a mark.
             (Ok(_), Some(_)) | (Err(_), None) => {}
         }
     }

@@ -23,7 +23,7 @@ pub struct Settings<C> {
     pub replay_limit: Option<usize>,
     /// The rule that classifies outcomes, after the standard rules.
     pub classify: Option<Rule<C>>,
-    /// The rule that chooses the delay before a 1-based retry.
+    /// The rule that chooses the delay before a retry, whose number it receives, counted from 1.
     pub backoff: Option<BackoffRule<C>>,
     /// Requests that are idempotent, in addition to the protocol's own.
     pub idempotent_if: Option<Predicate>,

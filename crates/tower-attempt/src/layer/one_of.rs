@@ -1,6 +1,6 @@
 use crate::BuildError;
 
-/// The value of one of several setters that exclude each other, in any order of the calls.
+/// The value given by one of several setters that exclude each other. The setters may be called in any order.
 #[derive(Clone, Debug)]
 pub struct OneOf<T> {
     given: Option<(&'static str, T)>,

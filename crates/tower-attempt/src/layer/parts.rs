@@ -7,7 +7,7 @@ pub struct Parts<P, O, X, S> {
     pub protocol: P,
     /// The receiver of events.
     pub observer: O,
-    /// Options that have a type of their own.
+    /// Options whose types are type parameters of the layer.
     pub options: X,
     /// The other settings.
     pub settings: S,

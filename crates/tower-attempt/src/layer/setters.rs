@@ -3,8 +3,8 @@
 ///
 /// The setters have to be inherent methods, so that users import no trait, and a crate cannot add these to a type of
 /// another crate. `$builder` and `$layer` are tuple structs of [`Parts`](crate::layer::Parts), whose settings have
-/// a field `common`. `$handle` is a tuple struct of [`Live`](crate::layer::Live) settings. `$service::new` takes the inner
-/// service and its parts. `$extras` is the name of the extra attempts.
+/// a field `common`. `$handle` is a tuple struct of [`Live`](crate::layer::Live) settings. `$service` is a struct with the
+/// fields `inner` and `parts`. `$extras` is the name of the extra attempts.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __layer {

@@ -22,7 +22,7 @@ pub enum Event<'a> {
     AttemptEnded {
         /// The attempt.
         attempt: Attempt,
-        /// The attempt's response, error or end.
+        /// How the attempt ended.
         outcome: AttemptOutcome<'a>,
         /// The classification of the outcome; `None` for an attempt that was cancelled or that the call's
         /// deadline ended.
@@ -79,8 +79,8 @@ pub enum AttemptOutcome<'a> {
 }
 
 impl AttemptOutcome<'_> {
-    /// The label of the attempt in metrics and log lines: the verdict's label. An attempt without a verdict is
-    /// labelled `timeout` or `cancelled`.
+    /// Returns the label of the attempt in metrics and log lines, which is the verdict's label. An attempt without a
+    /// verdict is labelled `timeout` or `cancelled`.
     #[must_use]
     pub fn label(&self, verdict: Option<Verdict>) -> &'static str {
         match (verdict, self) {
@@ -153,7 +153,7 @@ impl RequestLine {
     fn parts(&self) -> Option<(&str, &str, Option<&str>)> {
         #[cfg(feature = "http")]
         return self.0.as_ref().map(|(method, uri)| {
-            // Without the user and the password.
+            // Strips the user name and the password.
             let authority = uri.authority().map(Authority::as_str);
             let authority = authority.and_then(|authority| authority.rsplit('@').next());
             (method.as_str(), uri.path(), authority)
@@ -218,7 +218,8 @@ labelled! {
         Fatal => "fatal",
         /// No attempts remain: a retry layer sent `max_attempts`, or all attempts of a hedge layer failed.
         AttemptsExhausted => "attempts_exhausted",
-        /// There is no copy of the request: its kind is never resent, or its body is too long.
+        /// There is no copy of the request: requests of its kind are never resent (such as CONNECT), or its body is
+        /// too long.
         NotResendable => "not_resendable",
         /// The server forbids a further attempt, with gRPC's negative pushback.
         RetryForbidden => "retry_forbidden",

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{Attempt, Verdict};
 
-/// Whether a layer is observed: [`NoObserver`] or [`Observed`].
+/// Starts the record of each call. [`Observed`] sends events to an observer, and [`NoObserver`] sends none.
 pub trait Observe: Clone {
     /// The facts that a call keeps for its events.
     type Record: Record;

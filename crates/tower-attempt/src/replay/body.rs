@@ -53,8 +53,7 @@ pub trait ReplayableBody: Body<Data = Bytes> + Default {
     /// Makes a body with this content.
     fn from_memory(content: Bytes) -> Self;
 
-    /// Makes a body of this type from a recorded or replayed stream, which was the error value of
-    /// [`into_memory`](Self::into_memory).
+    /// Makes a body of this type that reads `body`, a stream that a layer records or replays.
     fn from_replay(body: ReplayBody<Self::Source>) -> Self;
 
     /// Whether the body's error type can express that an attempt was interrupted. If not, no hedge is sent while another
@@ -153,7 +152,8 @@ impl_replayable!(
     |body| Self::new(Native::new(body)),
 );
 
-// axum and tonic unwrap a box of their own error type, so there is one box, and no error inside another.
+// `Body::new` of axum and tonic takes an `UnsyncBoxBody` with its own error type as it is. So the body is boxed once, and
+// its error is not wrapped.
 
 #[cfg(feature = "axum-08")]
 impl_replayable!(

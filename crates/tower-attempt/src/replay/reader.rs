@@ -140,7 +140,7 @@ where
 
 impl<B, E> Drop for Polling<'_, B, E> {
     fn drop(&mut self) {
-        // The source panicked.
+        // The source panicked during the poll.
         if self.source.is_some() {
             self.record.update(|state| state.abort(self.id));
         }

@@ -10,7 +10,7 @@ pub(super) struct Readers {
     next: Id,
 }
 
-/// The place of one reader.
+/// A reader's position in the record.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) id: Id,

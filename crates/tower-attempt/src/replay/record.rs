@@ -13,10 +13,10 @@ use super::wakers::Wakers;
 
 /// A source and its recorded frames, shared by its readers and by the saved request.
 ///
-/// No foreign code runs under the lock, except the clone of a waker. A reader that polls the source takes it out, polls it
-/// and puts it back. A reader that finds the source gone registers its waker and waits. Values to be dropped are
-/// moved out of the lock first. So neither a source that wakes while it is polled nor a source whose drop touches the
-/// readers can deadlock.
+/// No foreign code runs under the lock, except the clone of a waker. A reader that polls the source takes it out of the
+/// record, polls it without the lock, and puts it back. A reader that finds the source taken registers its waker and waits.
+/// Values to be dropped are moved out of the lock first. So neither a source that wakes while it is polled nor a source
+/// whose drop touches the readers can deadlock.
 pub(super) struct Record<B, E> {
     /// The size hint of the source before it was read.
     pub(super) size: SizeHint,
@@ -222,8 +222,8 @@ impl<B, E: From<Interrupted>> State<B, E> {
         polled: Poll<Item<E>>,
         ended: bool,
     ) -> Poll<Item<E>> {
-        // A reader that missed the source has to poll it again. The source may have woken only a reader that was dropped
-        // in the meantime.
+        // Wakes the other readers if there is a result, or if one of them found the source taken during this poll. The
+        // source may have woken only a reader that was dropped in the meantime.
         self.waking = Some(id).filter(|_| polled.is_ready() || self.missed);
         let failed = matches!(polled, Poll::Ready(Some(Err(_))));
         self.ended |= ended;

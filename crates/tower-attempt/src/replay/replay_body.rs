@@ -52,7 +52,7 @@ struct First<S: Body> {
 
 /// A reader of a recorded body. If layers are nested, the recorded body may be a reader itself.
 pub(super) type ReaderOf<S> = Reader<ReplayBody<S>, ReplayError<<S as Body>::Error>>;
-/// The source of further readers of a body.
+/// A recording of a body, which makes further readers.
 pub(super) type RecordingOf<S> = Recording<ReplayBody<S>, ReplayError<<S as Body>::Error>>;
 
 impl<S: Body> ReplayBody<S> {

@@ -27,7 +27,7 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) settings: Arc<Settings>,
     pub(crate) context: P::Context,
     pub(crate) deadline: Deadline,
-    /// Whether the request may be hedged. The trigger learns from such calls alone.
+    /// Whether the request may be hedged. The trigger learns from no other calls.
     pub(crate) watched: bool,
     pub(crate) start: Instant,
     /// The call's class; `None` stands for the class of requests without one of their own.
@@ -46,7 +46,7 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) hurry: bool,
     /// The instant before which no hedge is sent, because a server demanded a wait.
     pub(crate) earliest: Option<Instant>,
-    /// The hedge that a server's pushback moved, and its new time. Later hedges keep their distance to it.
+    /// The hedge that a server's pushback moved, and its new time. Later hedges keep their distance to that hedge.
     pub(crate) moved: Option<(u32, Instant)>,
     /// The latency of the first attempt, if it failed.
     pub(crate) failed_after: Option<Duration>,

@@ -14,7 +14,7 @@ use super::Losers;
 
 /// The usual maximum number of idle connections that a client keeps to one host.
 const CAPACITY: usize = 64;
-/// A connection is worth waiting for at most as long as a few hundred new connections take.
+/// A longer wait for one connection costs more than a few hundred new connections.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Reading more bytes than this costs more than a new connection.
 const BODY_LIMIT: u64 = 64 * 1024;

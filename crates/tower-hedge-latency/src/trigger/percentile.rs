@@ -139,13 +139,13 @@ impl Percentile {
     }
 }
 
-/// Whole microseconds; they saturate after 585,000 years.
+/// Converts a time to whole microseconds. Saturates after 585,000 years.
 pub(crate) fn micros(time: Duration) -> u64 {
     let whole = time.as_secs().saturating_mul(1_000_000);
     whole.saturating_add(time.subsec_micros().into())
 }
 
-/// A share in billionths, at least one.
+/// Converts a share to billionths, at least one.
 fn billionths(share: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,

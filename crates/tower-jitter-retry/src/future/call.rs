@@ -50,7 +50,7 @@ pub(crate) struct Wait<Req> {
     /// Whether the call has used its one free retry: sent immediately and without a token, after proof that the server
     /// did not process an attempt.
     had_free_retry: bool,
-    /// The 1-based retry for which the user's backoff rule was last called.
+    /// The number of the last retry as the user's backoff rule counts, from 1. An exact delay of the server resets it.
     retry: u32,
     /// The request of the next attempt with its permit from the budget. A free retry has no permit.
     next: Option<(Req, Option<Permit>)>,

@@ -57,7 +57,7 @@ where
         outcome
     }
 
-    /// Counts a call that a retry saved, and adds the report to its response.
+    /// Counts a call that succeeded with a retry, and adds the report to its response.
     #[cold]
     #[inline(never)]
     pub(crate) fn recovered(&self, outcome: Outcome<S, Req>) -> Outcome<S, Req> {
