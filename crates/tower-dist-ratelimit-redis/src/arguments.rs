@@ -8,8 +8,10 @@ use super::{
     run::Run,
 };
 
-/// The arguments of a call to a script: for each row a key and an ask per policy. If all rows have the same keys, the keys
-/// are sent once. Otherwise, if all rows have the same ask, the ask is sent once.
+/// The arguments of a call to a script: for each row, a key and an ask per policy. An *ask* is the text of one request to
+/// one key, see [`KeyArgs`](super::call::KeyArgs).
+///
+/// If all rows have the same keys, the keys are sent once. Otherwise, if all rows have the same ask, the ask is sent once.
 pub(super) struct Arguments<'a> {
     rows: &'a [Row],
     one_row: bool,
@@ -48,8 +50,8 @@ impl<'a> Arguments<'a> {
         rows.map(|row| row.call.script.rules.len()).sum()
     }
 
-    /// Passes each key to `each`. For a policy that does not apply, this is a key of another policy, since all keys of a call have
-    /// to be in one slot of a Cluster; the script does not use it.
+    /// Passes each key to `each`. A policy that does not apply to a request has the key of another policy as a placeholder,
+    /// because all keys of a call must be in one slot of a Cluster. The script ignores the placeholder.
     pub(super) fn keys(&self, mut each: impl FnMut(&[u8])) {
         let mut key = Vec::with_capacity(128);
         for Row { call, .. } in self.with_keys() {
@@ -94,7 +96,7 @@ pub(super) enum RowAnswer {
 }
 
 impl RowAnswer {
-    /// The answer for the request with `rank` requests before it in the row.
+    /// Returns the answer to the request that has `rank` requests before it in the row.
     pub(super) fn words(&self, rank: usize) -> Replies {
         match self {
             Self::One(words) => words.clone(),
@@ -103,7 +105,7 @@ impl RowAnswer {
     }
 }
 
-/// Reads the script's answer for each row. Returns `None` for numbers that are no answer to this call.
+/// Parses the script's answer into one item per row. Returns `None` if a number is missing, superfluous or impossible.
 pub(super) fn row_answers(rows: &Rows, numbers: &[i64]) -> Option<Vec<RowAnswer>> {
     let mut numbers = numbers.iter().copied();
     let mut row_answers = Vec::with_capacity(rows.0.len());

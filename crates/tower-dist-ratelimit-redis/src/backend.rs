@@ -10,11 +10,11 @@ use tower_dist_ratelimit::{
 
 use crate::{call::Verb, key::Tags, route::Route, rule::Rule, scripts::Scripts};
 
-/// Keeps the limits of a whole fleet in Redis or Valkey.
+/// A backend that keeps the limits of a whole fleet in Redis or Valkey.
 ///
-/// One server script decides on all policies of a request, in one round trip and by the server's clock. So decisions are
-/// exact for any number of processes, and a set of policies is all or nothing. A process uses only its monotonic clock,
-/// for timeouts and pauses, and never wall time.
+/// A script on the server decides on all policies of a request, in one round trip and by the server's clock. So decisions
+/// are exact for any number of processes, and a request is charged to all its policies or to none. A process uses only its
+/// monotonic clock, for timeouts and pauses, and never wall time.
 ///
 /// ```no_run
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, key};
@@ -37,55 +37,61 @@ use crate::{call::Verb, key::Tags, route::Route, rule::Rule, scripts::Scripts};
 /// | URL | |
 /// |---|---|
 /// | `redis://[user][:password@]host[:port][/db]` | one server, Redis 6 or later or Valkey |
-/// | `redis-sentinel://[user][:password@]host[:port],../name[/db]` | the primary of this name, as the sentinels report it; user and password belong to the server, and the sentinels have [their own](crate::RedisBuilder::sentinel_password) |
-/// | `redis-cluster://[user][:password@]host[:port],..` | a Cluster, known by some of its nodes |
+/// | `redis-sentinel://[user][:password@]host[:port][,host..]/name[/db]` | the primary of this name, as the sentinels report it; the hosts are sentinels, the user and password belong to the primary, and the sentinels have [their own](crate::RedisBuilder::sentinel_password) |
+/// | `redis-cluster://[user][:password@]host[:port][,host..]` | a Cluster; the hosts are one or more of its nodes |
 ///
 /// A URL with `rediss` instead of `redis` encrypts the connection. It needs the feature `tls`.
 ///
-/// A user needs the commands `EVAL`, `EVALSHA`, `TIME`, `GET`, `MGET`, `SET` and `DEL` on the keys `rl:*`. Sliding window
+/// The user needs the commands `EVAL`, `EVALSHA`, `TIME`, `GET`, `MGET`, `SET` and `DEL` on the keys `rl:*`. Sliding window
 /// logs also need `PEXPIRE`, `LLEN`, `LINDEX`, `LRANGE`, `LTRIM` and `RPUSH`. A URL with a database needs `SELECT`, and a
-/// Cluster needs `CLUSTER SLOTS` and `ASKING`. `INFO` is optional: it shows whether the server is suitable.
+/// Cluster needs `CLUSTER SLOTS` and `ASKING`. `INFO` is optional: with it a new connection checks the server's version and
+/// role.
 ///
 /// # Keys and values
 ///
-/// Keys are `prefix:version:{hash}:policy`, with 128 bits of the BLAKE3 of the caller's key. So keys have one length, are the
-/// same on every machine, and do not reveal the client to a reader who cannot guess it. Each key expires when its
-/// policy is unused again. A rejected request writes only a change of its key's quota. A request of zero cost writes
-/// nothing. Garbage and values of another type count as nothing and are replaced.
+/// A key on the server is `prefix:version:{hash}:policy`. The hash is 128 bits of the BLAKE3 hash of the caller's key. So all
+/// keys of a policy have the same length, every machine computes the same key, and only a guess of the caller's key
+/// reveals the client. A key expires when its last used token is available again.
 ///
-/// A bucket, queue or window is a string of 18 to 50 characters, or up to 60 with dynamic quotas. A sub-window adds 2 or more
-/// characters. A sliding window log is a list of about ten bytes per token. Debts are remembered up to 20,000 tokens in
-/// all in a log, and up to 1,024 bursts in a bucket or queue with dynamic quotas.
+/// A rejected request writes only a changed dynamic quota, and a request of zero cost writes nothing, except after a
+/// backward jump of the clock (see below). An invalid value, or a value of another type, counts as unused and is replaced.
 ///
-/// A policy that is deployed with another quota keeps its count, also while instances with the old quota run: together
-/// they admit no more than both quotas do. A full bucket or queue recovers as slowly as by the old rate. The count starts
-/// from zero if the window gets another length, if the policy gets another name or algorithm, and if a bucket or queue gets or
-/// loses [dynamic quotas](Policy::dynamic_quotas).
+/// A bucket, queue or window is a string of 18 to 50 characters, or up to 60 with dynamic quotas. Each sub-window adds at
+/// least 2 characters. A sliding window log is a list of about ten bytes per token. A correction can charge more than the
+/// limit, which leaves a debt. A log counts at most 20,000 tokens, debts included. A bucket or queue counts at least 1,024
+/// bursts, debts included, if its burst has at most 2⁴² parts of a token (see Errors).
 ///
-/// Numbers are exact up to 2⁵³ and times to the microsecond: the limits of Lua and of the server's clock. So windows are
-/// whole microseconds, counters have windows of at least 1 ms, and a bucket's burst is at most 2⁵² parts of a token (see
-/// Errors). A [dynamic quota](Policy::dynamic_quotas) beyond these limits is replaced by the nearest one within them.
+/// A policy that is deployed with another quota keeps its count. While instances with the old and the new quota run, all of
+/// them together admit at most the sum of both quotas. A bucket or queue that is full at the change drains as slowly as by
+/// the old quota. The count starts from zero in these cases:
+///
+/// - a fixed or sliding window gets another length;
+/// - the policy gets another name or algorithm;
+/// - a bucket or queue gets or loses [dynamic quotas](Policy::dynamic_quotas).
+///
+/// Lua's numbers are exact up to 2⁵³, and the server's clock counts microseconds. The bounds under Errors follow from this.
+/// A [dynamic quota](Policy::dynamic_quotas) outside of these bounds is replaced by the nearest one within them.
 ///
 /// # Failures
 ///
-/// While there is no connection, every decision fails immediately. The backend reconnects after 50 ms, then at intervals
-/// that double up to 1 s, with full jitter. An attempt that hangs delays the next one by at most 1 s, while fewer than
-/// five hang. The backend replaces a connection in these cases:
+/// While there is no connection, every decision fails immediately. The backend reconnects with exponential backoff from
+/// 50 ms to 1 s, with full jitter. While fewer than five attempts hang, a hanging attempt delays the next one by 1 s at
+/// most. The backend replaces a connection in these cases:
 ///
 /// - the connection is closed;
 /// - two consecutive calls get no answer [in time](crate::RedisBuilder::answer_timeout);
 /// - the server has become a replica;
 /// - the server rejects writes because it lost its replicas (`min-replicas-to-write`): a replica may have been promoted.
 ///
-/// A call in flight then fails and is not retried, because it may have been charged. When the server loses data, limits
-/// start from zero: a failover loses writes that were not replicated, and an eviction policy loses the keys it evicts. A full
-/// server that evicts nothing fails instead.
+/// The calls in flight then fail. They are not retried, because the server may have charged them. When the server loses
+/// data, limits start from zero: a failover loses writes that were not replicated, and an eviction policy loses the keys
+/// it evicts. A server that is full and evicts nothing answers with errors instead.
 ///
-/// Requests never wait for a reconnect. They wait at most until their deadline, and then
-/// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. The table shows faults of a second under a request every
-/// millisecond with a timeout of 50 ms. The timeout is longer in the rows in which the backend keeps deciding.
+/// Requests never wait for a reconnect. They wait at most for their timeout, and then
+/// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. The table shows faults that last one second, with one request
+/// per millisecond and a timeout of 50 ms. In the rows in which only the backend decides, the timeout is longer.
 ///
-/// | fault of the server | decisions during the fault | p99 | longest | backend decides again after |
+/// | fault of the server | decisions during the fault | p99 latency | longest latency | backend decides again after |
 /// |---|---|---|---|---|
 /// | nothing | the backend | 0.5 ms | 3 ms | |
 /// | killed, and started again later | this process | 0.6 ms | 2 ms | 1.5 s |
@@ -95,64 +101,68 @@ use crate::{call::Verb, key::Tags, route::Route, rule::Rule, scripts::Scripts};
 /// | out of memory | this process | 0.6 ms | 2 ms | 0.9 s |
 /// | garbage or another type at all keys | the backend | 0.7 ms | 4 ms | |
 /// | becomes a read-only replica | this process | 0.5 ms | 2 ms | 1.1 s |
-/// | closes all connections, and takes none | this process | 0.4 ms | 3 ms | 1.5 s |
+/// | closes all connections, and accepts none | this process | 0.4 ms | 3 ms | 1.5 s |
 /// | slow: answers after 20 ms | the backend | 25 ms | 26 ms | |
 /// | too slow: answers after 200 ms | this process | 51 ms | 52 ms | 0.3 s |
-/// | a Cluster's primary of three frozen | the backend, and this process for those keys | 52 ms | 52 ms | 2.5 s, with the failover |
-/// | a primary that sentinels watch killed | this process | 0.5 ms | 1.3 ms | 1.9 s after the election |
+/// | one of a Cluster's three primaries frozen | the backend, and this process for the keys of that primary | 52 ms | 52 ms | 2.5 s, with the failover |
+/// | a primary under sentinels killed | this process | 0.5 ms | 1.3 ms | 1.9 s after the election |
 ///
-/// Each row is the longest of three runs of a debug build on two idle cores, where timers were up to 6 ms late.
-/// `tests/tests/redis/ladder.rs` prints the table. The last column varies by up to 3 s, because the pauses of the circuit breaker
-/// and between attempts to connect are random.
+/// Each number is the maximum of three runs of a debug build on two idle cores, where timers were up to 6 ms late.
+/// `tests/tests/redis/ladder.rs` prints the table. The last column varies by up to 3 s, because the pauses of the circuit
+/// breaker and between attempts to connect are random.
 ///
-/// The primary's clock counts. When it jumps back, a key that was written at a later time continues from that write: the
-/// backend admits nothing more, and a full bucket or window recovers as fast as without a jump. The first decision on
-/// such a key rewrites it, also if it rejects the request. When the clock jumps forward, buckets drain and windows end
-/// early, because the jump looks like passed time.
+/// The primary's clock measures time. When this clock jumps back, a key that was written before the jump continues from
+/// its state at that write. So the jump admits no additional requests, and a full bucket or window recovers as fast as
+/// without a jump. The first decision on such a key rewrites the key, even if the decision is a rejection. When the clock
+/// jumps forward, buckets drain and windows end early, because the jump looks like passed time.
 ///
 /// # Cluster
 ///
-/// Policies with the same key are in one slot, and one call decides them. With different keys the backend sends a call
-/// to each slot concurrently. If one slot rejects or fails, the backend refunds the charges to the others, even if the
-/// caller has left by then. Until a refund arrives, a request that would have passed can be rejected. The source of its
-/// decision is then [`Source::Parts`](tower_dist_ratelimit::Source::Parts). [`Policy::colocate`] puts policies in one slot.
+/// Policies with the same caller's key are in one slot, so one call decides on them. If a request has different keys, the
+/// backend sends one call to each slot concurrently. If one slot rejects the request or fails, the backend refunds the
+/// charges to the other slots, even if the caller has left by then. Such a rejection has the source
+/// [`Source::Parts`](tower_dist_ratelimit::Source::Parts). Until a refund arrives, it can cause the rejection of another
+/// request. [`Policy::colocate`] puts policies in one slot.
 ///
 /// A refund that finds a full queue or a moving slot is retried for 5 s while the connection lasts, and then
-/// [counted](Self::lost_corrections) as lost. A lost refund admits less and not more. A refund belongs to the window in
-/// which it arrives: if the window of its charge has ended, it adds its tokens to the next window.
+/// [counted](Self::lost_corrections) as lost. A lost refund admits fewer requests, never more. A refund counts in the window
+/// in which it arrives. If the window of its charge has ended by then, the refund frees tokens of the later window.
 ///
-/// A slot can move and a replica can be promoted while decisions are made. While a slot moves, policies whose keys are
-/// not all in one place are decided as if they were in different slots. A process can start while a primary is down, and
-/// decides on the keys of the other primaries.
+/// The backend follows moving slots and promoted replicas. While a slot moves, its keys can be on two nodes; the backend
+/// then decides on each policy of the request separately, as if the keys were in different slots. A process can start while a
+/// primary is down. Until a replica is promoted, the backend decides only on the keys of the other primaries.
 ///
-/// While a primary is down, the backend queries the other nodes for its successor: after 200 ms, then after pauses that
-/// double up to 1 s, with equal jitter. Each query goes to one random node, over the existing connection. A node that
-/// does not tell its host (`cluster-preferred-endpoint-type unknown-endpoint`) is reached at the host that named it.
+/// While a primary is down, the backend queries the other nodes for its successor: immediately, then after pauses that
+/// double from 200 ms to 1 s, with equal jitter. Each query goes to one random connected node, and to the next node if
+/// that one does not answer. If a Cluster hides its nodes' hosts (`cluster-preferred-endpoint-type unknown-endpoint`), the
+/// backend uses the host of the node that answered.
 ///
 /// # Cost
 ///
-/// A backend has one task, which ends with the last handle, and one connection per server. Keys in different slots of a
-/// Cluster, and corrections, take a task for each request, at most 8,192 at a time. A decision allocates its future.
+/// A backend has one connection and one task per server, and a Cluster has one more task. The tasks end when the last handle
+/// is dropped. A correction, and a request with keys in different slots of a Cluster, also takes a task while it runs. At
+/// most 8,192 such tasks run at a time. Each decision allocates its future.
 ///
-/// With little load each request goes out immediately. While two calls are in flight, further requests wait a few
-/// milliseconds at most and then share a call: up to 32 keys, with any number of requests of the same cost to one token
-/// bucket. A token bucket takes 6 µs of the server's time alone, 3 to 4 µs in a shared call, and 0.2 µs if many requests
-/// have the same key and cost.
+/// Under light load each request is sent immediately. While two calls are in flight, further requests wait a few
+/// milliseconds at most and then share a call. A call carries at most 256 requests and 32 rows. A row is one request, or
+/// consecutive requests of the same cost to one token bucket. A request to a token bucket takes 6 µs of the server's time
+/// in a call of its own, 3 to 4 µs in a shared call, and 0.2 µs if many requests share a row.
 ///
-/// A registered set stays until the last handle is dropped, and takes some kilobytes for each policy. A set that is equal
-/// to a registered one is that set, so rebuilding unchanged limits takes no memory. The server caches at most one script
-/// per policy and one per set, whichever of the policies apply to a request.
+/// A registered set of policies stays in memory until the last handle is dropped, and takes some kilobytes per policy. An
+/// equal set is registered only once, so rebuilding unchanged limits takes no memory. The server caches at most one script
+/// per policy and one per set.
 ///
 /// # Errors
 ///
-/// Building a limiter fails with a number that the backend cannot count exactly:
+/// Building a limiter fails if the set has more than 16 policies, or if the backend cannot count one of these numbers
+/// exactly:
 ///
 /// - a burst of more than 2⁵² parts of a token, where a token has as many parts as its window has microseconds, divided by
 ///   their greatest common divisor with the limit;
 /// - a `max_wait` of more than 2⁵² such parts;
-/// - a limit of a counter above 10¹⁴ - 1;
-/// - a window that is not whole microseconds, or a counter's window below 1 ms;
-/// - a set of more than 16 policies.
+/// - a limit above 10¹⁴ - 1 of a fixed or sliding window, or above 10,000 of a sliding window log;
+/// - a window that is not whole microseconds;
+/// - a window below 1 ms of a fixed window, a sliding window or a sliding window log.
 #[derive(Clone)]
 pub struct Redis {
     pub(crate) route: Route,
@@ -163,12 +173,13 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Returns the number of lost corrections since the backend was made. Corrections are the caller's own, and refunds of
-    /// tokens that one policy took for a request that another policy rejected.
+    /// Returns the number of corrections that were lost since the backend was created.
     ///
-    /// A correction is given up if its connection is lost, if the server answers with an error, or if its queue has had no
-    /// room for 5 s. A refund that is given up leaves its tokens charged, which admits less and not more. A correction that
-    /// fails before it is sent is not counted, because its caller gets the error immediately.
+    /// A correction is a charge or refund that the caller makes after a decision. It is also a refund that the backend makes
+    /// if one policy took tokens and another policy rejected the request. A correction is lost if its connection is lost,
+    /// if the server answers with an error, or if its queue has had no room for 5 s. A lost refund leaves its tokens
+    /// charged, which admits fewer requests, never more. A correction that fails before it is sent is not counted, because
+    /// its caller gets the error immediately.
     ///
     /// # Example
     ///
@@ -186,13 +197,13 @@ impl Redis {
         self.transactions.lost()
     }
 
-    /// Waits until the corrections in progress are made or given up, at most `limit`.
+    /// Waits until all corrections in progress have succeeded or are [lost](Self::lost_corrections), at most `limit`.
     ///
-    /// Refunds outlive the requests that owe them, but not the runtime. So call this at shutdown, after the last request.
+    /// A refund outlives the request that caused it, but not the runtime. So call this at shutdown, after the last request.
     ///
     /// # Errors
     ///
-    /// [Late](BackendError::is_late), if corrections are still in progress after `limit`.
+    /// A [late](BackendError::is_late) error, if corrections are still in progress after `limit`.
     ///
     /// # Cancel safety
     ///
@@ -207,7 +218,7 @@ impl Redis {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use tower_dist_ratelimit_redis::Redis;
     /// let redis = Redis::connect("redis://127.0.0.1:6379").await?;
-    /// // .. serve, with a clone of it ..
+    /// // .. serve requests with a clone of `redis` ..
     /// let finished = redis.finish_corrections(Duration::from_secs(1)).await;
     /// assert!(finished.is_ok());
     /// # Ok(())

@@ -18,25 +18,25 @@ use super::{
     run::may_follow,
 };
 
-/// Maximum number of rows of a call, each with one key or several keys that are decided together. With 32 rows the fixed cost
-/// of a call is small, and the call occupies the server for less than 0.1 ms.
+/// Maximum number of rows per call. A row is one request, or a run of equal requests to one bucket. With 32 rows the fixed
+/// cost per row is small, and the call occupies the server for less than 0.1 ms.
 pub(super) const MOST_ROWS: usize = 32;
 
-/// Maximum number of requests of a call, including requests whose caller has left. It bounds the memory of a call.
+/// Maximum number of requests per call, including requests whose caller has left. It bounds the memory of a call.
 const MOST_REQUESTS: usize = 256;
 
-/// Requests that are answered together: one allocation and one lock for all of them.
+/// The requests of one call. They share one allocation and one lock.
 #[derive(Debug)]
 pub(super) struct Batch {
     state: Mutex<State>,
-    /// Number of unsent requests, in this batch and others of the kind.
+    /// Number of unsent requests of this kind. The batches of one kind share this counter.
     waiting: Arc<AtomicUsize>,
     health: Arc<Health>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Number of rows of all requests, if none leaves.
+    /// Number of rows, including the rows of requests whose caller has left.
     rows: usize,
     waiters: Vec<Waiter>,
     stage: Stage,
@@ -44,7 +44,7 @@ struct State {
 
 #[derive(Debug)]
 struct Waiter {
-    /// `None` once it is sent, or if its caller has left before.
+    /// `None` after the request was sent, or after its caller left.
     call: Option<Call>,
     place: Place,
     /// `None` before the first poll.
@@ -75,7 +75,7 @@ impl Batch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a request, and returns whether the batch is full. The batch must not have been sent.
+    /// Adds a request. Returns its future, and whether the batch is now full. The batch must not be closed yet.
     pub(super) fn join(self: &Arc<Self>, call: Call) -> (Pending, bool) {
         let mut state = self.lock();
         let last = state.waiters.last().and_then(|last| last.call.as_ref());
@@ -97,13 +97,13 @@ impl Batch {
         (pending, is_full)
     }
 
-    /// Returns whether all callers have left.
+    /// Returns whether all callers left before the batch was sent.
     pub(super) fn is_deserted(&self) -> bool {
         let state = self.lock();
         state.waiters.iter().all(|waiter| waiter.call.is_none())
     }
 
-    /// Closes the batch. Requests whose caller has left are not sent.
+    /// Closes the batch, and takes its requests out to be sent. A request whose caller has left is not sent.
     pub(super) fn close(self: Arc<Self>) -> Sending {
         let mut state = self.lock();
         let (mut rows, mut requests) = (Rows::default(), 0);
@@ -132,7 +132,7 @@ impl Batch {
         }
     }
 
-    /// Drops a request. An unsent request is not charged.
+    /// Removes a request whose caller has left. If the request is unsent, it is never sent or charged.
     fn leave(&self, number: usize) {
         let mut state = self.lock();
         let Some(waiter) = state.waiters.get_mut(number) else {
@@ -143,13 +143,13 @@ impl Batch {
         if call.is_some() {
             self.waiting.fetch_sub(1, Relaxed);
         }
-        // Dropping a waker can do anything, so not under the lock.
+        // Dropping a waker can run foreign code, so it happens outside of the lock.
         drop(waker);
     }
 }
 
-/// A closed batch. Its owner has to answer it. If it is dropped, all its requests fail with the reason of the lost
-/// connection.
+/// A closed batch, which waits for its answer. If it is dropped without an answer, all its requests fail with the reason of
+/// the lost connection.
 #[derive(Debug)]
 pub(super) struct Sending {
     batch: Option<Arc<Batch>>,
@@ -175,10 +175,10 @@ impl Drop for Sending {
     }
 }
 
-/// A pending request. It can be dropped at any time.
+/// The future of the answer to one request. It can be dropped at any time.
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// `None` once it is answered.
+    /// `None` after the future has returned the answer.
     batch: Option<Arc<Batch>>,
     number: usize,
 }

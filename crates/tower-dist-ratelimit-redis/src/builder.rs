@@ -13,7 +13,7 @@ use super::{
 };
 
 impl Redis {
-    /// Connects to a server, to the primary that sentinels name, or to a Cluster, in the background. Returns immediately.
+    /// Returns immediately, and connects in the background to a server, a primary that sentinels name, or a Cluster.
     ///
     /// Use this to start a service: the service also starts during an outage of the server. Until the first connection
     /// every decision fails immediately, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. See
@@ -29,7 +29,8 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime. All decisions fail after that runtime has ended, and while it does not run.
+    /// Outside of a tokio runtime. The connection lives on that runtime: decisions fail while the runtime does not run, and
+    /// after it has ended.
     pub fn connect_lazy(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).connect_lazy()
     }
@@ -47,7 +48,8 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime. All decisions fail after that runtime has ended, and while it does not run.
+    /// Outside of a tokio runtime. The connection lives on that runtime: decisions fail while the runtime does not run, and
+    /// after it has ended.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).connect().await
     }
@@ -72,10 +74,10 @@ impl Redis {
         RedisBuilder::new(url)
     }
 
-    /// Uses an existing connection of the `redis` crate, with keys of this [prefix](RedisBuilder::prefix).
+    /// Uses an existing connection of the `redis` crate. All keys have this [prefix](RedisBuilder::prefix).
     ///
-    /// The backend never replaces the connection, so the connection has to reconnect itself. Blocking connections and
-    /// connections to a Cluster do not work. Only this method shows a type of the `redis` crate.
+    /// The backend never replaces the connection, so the connection has to reconnect itself. Connections to a Cluster do not
+    /// work. No other public signature contains a type of the `redis` crate.
     ///
     /// # Errors
     ///
@@ -137,7 +139,7 @@ impl RedisBuilder {
         }
     }
 
-    /// Timeout of [`connect`](Self::connect) as a whole, and of each later attempt to connect. It is above zero.
+    /// Timeout of [`connect`](Self::connect) as a whole, and of each later attempt to connect. Must be above zero.
     ///
     /// # Default
     ///
@@ -147,11 +149,11 @@ impl RedisBuilder {
         self
     }
 
-    /// Timeout of the server's answer to one call, above zero. After two consecutive timeouts the backend replaces the
-    /// connection.
+    /// Timeout of the server's answer to one call. Must be above zero. After two consecutive timeouts the backend replaces
+    /// the connection.
     ///
-    /// A request waits only for its limiter's own, shorter timeout. An answer between the two timeouts was charged, and
-    /// no caller reads it.
+    /// A request waits only until its limiter's `backend_timeout`, which is normally shorter. If the answer arrives between
+    /// the two timeouts, the request was charged although the limiter did not use the answer.
     ///
     /// # Default
     ///
@@ -161,7 +163,7 @@ impl RedisBuilder {
         self
     }
 
-    /// Root certificates in PEM that servers of `rediss://` are verified with, instead of the system's.
+    /// Root certificates, in PEM, that verify the servers of a `rediss://` URL. They replace the system's certificates.
     ///
     /// # Default
     ///
@@ -175,7 +177,7 @@ impl RedisBuilder {
         }
     }
 
-    /// Password for the sentinels, which differs from the server's.
+    /// Password for the sentinels. The password in the URL belongs to the server only.
     ///
     /// ```no_run
     /// use tower_dist_ratelimit_redis::Redis;
@@ -200,12 +202,12 @@ impl RedisBuilder {
         }
     }
 
-    /// User for the sentinels, with [their password](Self::sentinel_password). The user needs
+    /// User name for the sentinels, with their [password](Self::sentinel_password). The user must be allowed to run
     /// `SENTINEL GET-MASTER-ADDR-BY-NAME`.
     ///
     /// # Default
     ///
-    /// The sentinels' user `default`.
+    /// The user `default`.
     pub fn sentinel_user(self, user: impl Into<String>) -> Self {
         Self {
             sentinel_user: Some(user.into()),
@@ -218,8 +220,11 @@ impl RedisBuilder {
     ///
     /// # Errors
     ///
-    /// See [`ConnectError`]. Invalid settings are errors, too: an invalid prefix, a timeout of zero, credentials for sentinels with a URL
-    /// without sentinels, `rediss://` without the feature `tls`, and root certificates without `rediss://`.
+    /// See [`ConnectError`]. These invalid settings are errors, too:
+    ///
+    /// - an invalid URL or prefix, or a timeout of zero;
+    /// - credentials for sentinels with a URL that is not `redis-sentinel://`;
+    /// - `rediss://` without the feature `tls`, and root certificates without `rediss://`.
     ///
     /// # Panics
     ///
@@ -234,8 +239,9 @@ impl RedisBuilder {
     /// Returns immediately and connects in the background. Use this to start a service: the service also starts during an
     /// outage of the server.
     ///
-    /// Until the first connection every decision fails immediately, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. A wrong
-    /// password and an unreachable host show in these failures; nothing is sent or resolved here.
+    /// Until the first connection every decision fails immediately, and [`FailureMode`](tower_dist_ratelimit::FailureMode)
+    /// decides. This method sends nothing and resolves no host. So a wrong password or an unreachable host is not an error
+    /// here, but the reason of those failures.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Limiter, Policy, Quota, Source};
@@ -255,7 +261,7 @@ impl RedisBuilder {
     ///
     /// # Errors
     ///
-    /// The invalid settings of [`connect`](Self::connect). Nothing that needs the server is an error here.
+    /// Only the invalid settings that [`connect`](Self::connect) lists.
     ///
     /// # Panics
     ///
@@ -266,7 +272,7 @@ impl RedisBuilder {
         Ok(Redis::new(Route::later(way, timeouts), prefix))
     }
 
-    /// Checks all settings.
+    /// Checks all settings. Returns how to connect, and the prefix.
     fn way(self) -> Result<(Topology, Arc<str>), ConnectError> {
         let target = Target::parse(&self.url)?;
         check_prefix(&self.prefix)?;

@@ -14,19 +14,19 @@ use super::{
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) script: Arc<Script>,
-    /// The requests to the policies, in any order. A policy that does not apply has no ask.
+    /// One item per policy that applies to the request, in any order.
     pub(super) asks: SmallVec<[KeyArgs; 1]>,
-    /// The call is a correction, which has no decisions.
+    /// Whether the call is a correction. The answer to a correction has no decisions.
     pub(super) settles: bool,
 }
 
 impl Call {
-    /// Returns the rule of each ask.
+    /// Returns the rules of the policies that apply, in the order of `asks`.
     pub(super) fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.asks.iter().map(|ask| &*self.script.rules[ask.place])
     }
 
-    /// Returns one item per policy of the script: the number of its ask, if it applies.
+    /// Returns one item per policy of the script: the policy's index in `asks`, or `None` if the policy does not apply.
     pub(super) fn by_policy(&self) -> impl Iterator<Item = Option<usize>> {
         let places = 0..self.script.rules.len();
         places.map(|place| self.asks.iter().position(|ask| ask.place == place))
@@ -44,7 +44,7 @@ impl Call {
             .map_or(0, |(ask, rule)| rule.keys.slot(&ask.tag))
     }
 
-    /// Returns the limits of the policies with these quotas.
+    /// Returns the limit of each policy that applies. An item of `quotas` replaces that policy's own quota.
     pub(super) fn limits(&self, quotas: impl Iterator<Item = Option<Quota>>) -> SmallVec<[u64; 2]> {
         let rules = self.rules().zip(quotas);
         rules.map(|(rule, quota)| rule.limit(quota)).collect()
@@ -70,19 +70,21 @@ impl Call {
     }
 }
 
-/// A key and a request to it as text for the scripts: `cost`, `cost want` or `sdelta 0`, then perhaps a quota. A
+/// The arguments of a request for one policy: the key's tag, and the *ask*, which is the text of the request.
+///
+/// An ask is `cost`, `cost up_to`, or `sdelta 0` for a correction by `delta`. A dynamic quota can follow. A
 /// [run](super::run) is sent as `xcost times`, and a policy that does not apply as `-`.
 #[derive(Clone, Debug)]
 pub(super) struct KeyArgs {
-    /// The place of its policy in the script.
+    /// The index of the policy in the script.
     pub(super) place: usize,
     pub(super) tag: Tag,
-    /// The granted tokens unless the answer names more.
+    /// The cost in tokens. An allowed request gets this number of tokens unless the answer states another.
     pub(super) cost: i64,
     pub(super) text: SmallVec<[u8; 16]>,
 }
 
-/// The purpose of a charge.
+/// Whether a charge acquires tokens, or corrects an earlier charge by this number of tokens.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verb {
     Acquire,
@@ -97,7 +99,7 @@ impl KeyArgs {
         place: usize,
         verb: Verb,
     ) -> Self {
-        // A larger cost can never be paid, and would not be exact.
+        // A larger cost is always rejected, and the script could not represent it exactly.
         let cost = charge.cost.min(MOST_USED + 1);
         let mut text = SmallVec::new();
         // Writing into memory does not fail.
@@ -112,7 +114,8 @@ impl KeyArgs {
                 write!(text, "s{} 0", delta.clamp(-refund, most))
             }
         };
-        // With a quota of zero, a token is a century, and a correction would be stored in such units.
+        // Under a quota of zero, a token takes a century to drain, and a correction would store the key's state in these
+        // units. So a correction is sent without such a quota.
         let settles = matches!(verb, Verb::Settle(_));
         if let Some(quota) = charge.quota.filter(|quota| !settles || !quota.is_zero()) {
             let _ = match rule.counts {

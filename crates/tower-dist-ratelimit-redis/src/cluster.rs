@@ -26,13 +26,13 @@ use super::{
     work::{Batching, Work},
 };
 
-/// The first and the longest pause between queries for the owners of slots. While a primary is down, pauses reach the
-/// longest. Half of each pause is random.
+/// First and longest pause between queries for the owners of slots. The pauses double while a primary is down. Half of
+/// each pause is random.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum number of times that a call follows a moving slot. A slot moves once, and its keys move one by one, within about a
-/// second.
+/// Maximum number of times that one call is sent again because a slot moves. The keys of a moving slot move one by one,
+/// within about a second.
 const MOVES: u32 = 100;
 
 /// A Redis Cluster: a link to each primary, and the slots of each primary.
@@ -52,7 +52,7 @@ pub(super) type Redirected = BoxFuture<'static, Result<Replies, Failure>>;
 struct Map {
     slots: Slots,
     links: HashMap<Address, Link>,
-    /// Why no node has answered the last query for the slots.
+    /// The reason why the last query for the slots failed at every node. `None` if a node answered.
     problem: Option<Arc<str>>,
 }
 
@@ -71,13 +71,13 @@ impl Cluster {
         })
     }
 
-    /// Finds the nodes and connects to the primaries. An unreachable primary is retried in the background, because a replica
-    /// takes its place. If all primaries are unreachable, this fails.
+    /// Finds the nodes and connects to the primaries. Fails if all primaries are unreachable. If only some are, the backend
+    /// retries in the background until they, or the replicas that replace them, are reachable.
     pub(super) async fn open(self: &Arc<Self>) -> Result<(), ConnectError> {
         let slots = self.ask_nodes().await?;
         self.take_over(slots);
         let links: Vec<Link> = self.read().links.values().cloned().collect();
-        // A primary that does not answer must leave enough time for the others.
+        // Less than the caller's timeout, so that one silent primary does not make the whole attempt time out.
         let limit = self.timeouts.connect / 2;
         let mut answers = join_all(links.iter().map(|link| link.ready(limit))).await;
         if answers.iter().all(Result::is_err)
@@ -95,7 +95,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Does the same in the background, until it succeeds.
+    /// Finds the nodes and connects to the primaries in the background, and retries until this succeeds.
     pub(super) fn open_later(self: &Arc<Self>) {
         self.stale.notify_one();
         self.keep_fresh();
@@ -107,7 +107,7 @@ impl Cluster {
         tokio::spawn(task);
     }
 
-    /// Sends a call whose keys are all in this slot.
+    /// Sends a call to the owner of its slot.
     pub(super) fn send(self: &Arc<Self>, work: Work) -> Result<Redirected, Failure> {
         let (cluster, again) = (Arc::clone(self), work.clone());
         let owner = self.owner(work.slot)?;
@@ -126,7 +126,7 @@ impl Cluster {
     ) -> Result<Replies, Failure> {
         let slot = again.slot;
         for _ in 0..MOVES {
-            // The server has executed nothing before any of these answers.
+            // A server that gives one of these answers has not executed the call, so it is safe to send the call again.
             (asked, again.how) = match pending.await {
                 Err(Failure::Moved(to)) => {
                     let to = self.resolve(to, &asked);
@@ -135,7 +135,8 @@ impl Cluster {
                     (self.link(&to), Batching::Alone)
                 }
                 Err(Failure::Ask(to)) => (self.link(&self.resolve(to, &asked)), Batching::Asking),
-                // Other keys of the call were elsewhere. If the call alone has keys in two places, the caller splits it.
+                // Perhaps only keys of other requests in the batch are on another node, so this request is sent alone. If its
+                // own keys are on two nodes, the caller splits it.
                 Err(Failure::TryAgain) if again.how == Batching::Together => {
                     (self.owner(slot)?, Batching::Alone)
                 }
@@ -145,7 +146,7 @@ impl Cluster {
                 }
                 answer => return answer,
             };
-            // A new node is connected to now.
+            // The link to a new node is not connected yet.
             asked.ready(self.timeouts.connect).await?;
             pending = self.send_to(&asked, again.clone())?;
         }
@@ -186,7 +187,7 @@ impl Cluster {
         })
     }
 
-    /// Returns the link to a node, and makes a link to an unknown node.
+    /// Returns the link to a node. Creates the link if there is none.
     fn link(&self, address: &Address) -> Link {
         let known = |map: &Map| map.links.get(address).cloned();
         let map = self.read();
@@ -210,8 +211,8 @@ impl Cluster {
         self.map.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queries the nodes for the owners of the slots, one after the other, until a node answers. Connected nodes come first. The
-    /// order is random, so that the nodes share the queries of a fleet.
+    /// Queries the nodes for the owners of the slots, one after the other, until a node answers. Connected nodes come first.
+    /// Apart from that the order is random, so that the queries of a fleet spread over the nodes.
     async fn ask_nodes(&self) -> Result<Slots, ConnectError> {
         let mut nodes: Vec<(Address, Option<Arc<dyn Commands>>)> = {
             let map = self.read();
@@ -257,7 +258,7 @@ impl Cluster {
         slots(answer, node).ok_or_else(|| ConnectError::new(node, "has no slots of a Cluster"))
     }
 
-    /// Installs a new map. Links to nodes that are no primaries end.
+    /// Installs new slots. Adds links to new primaries, and drops links to nodes that are not primaries.
     fn take_over(&self, slots: Slots) {
         let mut map = self.write();
         map.problem = None;
@@ -283,8 +284,8 @@ impl Drop for Cluster {
     }
 }
 
-/// Refreshes the map of slots when an answer shows that it is out of date, and for as long as a primary is unreachable,
-/// because a replica takes its place.
+/// Refreshes the map of slots whenever `stale` is notified. Repeats this while a primary is unreachable, because a replica
+/// may replace that primary.
 async fn keep_fresh(cluster: Weak<Cluster>, stale: Arc<Notify>) {
     let backoff = Backoff::exponential(FIRST_PAUSE, LONGEST_PAUSE).jitter(Jitter::Equal);
     loop {

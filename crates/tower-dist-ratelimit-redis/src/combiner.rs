@@ -11,8 +11,9 @@ use super::{
     wire::{Wire, takes_no_writes},
 };
 
-/// Maximum time for which an unsent request waits while calls are in flight. Without it, a request to a distant server could
-/// take two round trips: it would wait for the answer to an earlier call. A nearby server answers sooner, even if it is busy.
+/// Maximum time for which an unsent request waits while calls are in flight. Without this limit, a request to a distant
+/// server could take two round trips, because it would first wait for the answer to an earlier call. A nearby server
+/// answers sooner, even if it is busy.
 const LONGEST_WAIT: Duration = Duration::from_millis(5);
 
 /// Number of consecutive timeouts after which the connection counts as dead.
@@ -26,8 +27,8 @@ pub(super) struct End {
     pub(super) had_answers: bool,
 }
 
-/// Sends the requests that the send queue collects while calls are in flight. The end of a call sends the next one, and so
-/// does a timer. With no call in flight, no request waits.
+/// Sends the requests of the send queue. While calls are in flight, the queue collects requests into one call, which goes
+/// out when a call ends or a timer fires. With no call in flight, a request is sent immediately.
 pub(super) struct Combiner<'a> {
     send_queue: &'a SendQueue,
     wire: Wire,
@@ -35,7 +36,7 @@ pub(super) struct Combiner<'a> {
     /// Whether a dead connection is replaced.
     reconnects: bool,
     calls: FuturesUnordered<BoxFuture<'static, Done>>,
-    /// The next calls. A field, so that sending allocates no vector.
+    /// The calls to send next. The vector is a field, so that its allocation is reused.
     due_calls: Vec<DueCall>,
     /// Fires when unsent requests have waited long enough. Set while calls are in flight.
     timer: Pin<Box<Sleep>>,
@@ -44,7 +45,7 @@ pub(super) struct Combiner<'a> {
     had_answers: bool,
 }
 
-/// The end of a call. A call that went alone has no kind.
+/// A call that has ended. `kind` is `None` if the call was not part of a queue.
 struct Done {
     kind: Option<Kind>,
     error: Option<Outcome>,
@@ -71,23 +72,23 @@ impl<'a> Combiner<'a> {
         }
     }
 
-    /// Serves until the connection is dead. Returns `None` when no handle is left.
+    /// Sends calls until the connection is dead. Returns `None` if all handles were dropped and the calls in flight have ended.
     pub(super) async fn run(&mut self) -> Option<End> {
         let (mut is_dead, mut is_closed) = (false, false);
         loop {
-            // No further request can come, so the calls in flight are the last ones.
+            // All handles were dropped, and the last call has ended.
             if is_closed && self.calls.is_empty() {
                 return None;
             }
             let end = tokio::select! {
                 biased;
-                // Moves the bytes, which ends calls.
+                // The driver moves the bytes. This completes calls.
                 () = &mut self.wire.driver, if !is_dead => {
                     is_dead = true;
                     None
                 }
                 Some(done) = self.calls.next() => self.done(done),
-                // An answer can come with the end of the connection, so calls that have ended come first.
+                // The last bytes of a connection can hold answers, so calls that have ended are handled before.
                 () = ready(()), if is_dead => Some("the connection was closed".to_owned()),
                 () = &mut self.timer, if self.timer_is_set => {
                     self.timer_is_set = false;
@@ -125,7 +126,8 @@ impl<'a> Combiner<'a> {
         }
     }
 
-    /// Records the end of a call, and takes out requests that waited for it. Returns why the connection is dead, if it is.
+    /// Records the end of a call, and takes waiting requests out of the queue. If the call shows that the connection is dead
+    /// and can be replaced, returns the reason instead.
     fn done(&mut self, done: Done) -> Option<String> {
         let silences = mem::take(&mut self.silences) + 1;
         let end = match &done.error {

@@ -14,9 +14,9 @@ use super::{
     scripts::Scripts,
 };
 
-/// Calls from charges.
+/// Makes calls from the charges of a request.
 impl Redis {
-    /// Splits charges into one part per slot. Nearly always there is one.
+    /// Splits charges into one part per slot of a Cluster. A single server has one part.
     fn parts(
         &self,
         charges: &[Charge<'_>],
@@ -56,6 +56,8 @@ impl Redis {
         Ok(parts)
     }
 
+    /// Builds the call for these charges.
+    ///
     /// # Errors
     ///
     /// Charges to policies of several sets, or several charges to one policy.
@@ -78,7 +80,7 @@ impl Redis {
             [(scripts, _), ..] => &scripts.whole,
         };
         let asks = charges.iter().zip(&found).map(|(charge, &(_, place))| {
-            // The script of one policy has one rule.
+            // The script of a single policy has one rule, at index 0.
             let place = place.min(script.rules.len() - 1);
             let tag = self.tags.of(charge.key);
             KeyArgs::new(charge, tag, &script.rules[place], place, verb)
@@ -90,7 +92,7 @@ impl Redis {
         })
     }
 
-    /// Sends the charges. The future has the decision.
+    /// Sends the charges. The returned future resolves to the decisions.
     pub(super) fn decide(&self, charges: &[Charge<'_>]) -> Result<PendingVerdict, BackendError> {
         if !self.route.is_cluster() || charges.len() == 1 {
             let call = self.call(charges, Verb::Acquire)?;
@@ -114,7 +116,7 @@ impl Redis {
         }))
     }
 
-    /// Sends corrections. The future fails if one of them is lost.
+    /// Sends corrections. The returned future fails if one of them is lost.
     pub(super) fn correct(
         &self,
         charges: &[Charge<'_>],

@@ -5,20 +5,21 @@ use tower_dist_ratelimit::backend::BackendError;
 
 use super::target::Address;
 
-/// Why there is no answer to a call.
+/// The reason why a call has no answer.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
-    /// The message, which all requests of a call share.
+    /// An error message, which all requests of the call share.
     Error(Arc<str>),
-    /// There is no connection, and why.
+    /// There is no connection, for this reason.
     NotConnected(Arc<str>),
-    /// Another server has the slot from now on. Without a host, it is another port of the host that answered.
+    /// The slot has moved to the node at this address. An empty host means the host of the node that answered.
     Moved(Address),
-    /// Another server has these keys while the slot moves. Without a host, it is another port of the host that answered.
+    /// The slot is moving, and the node at this address already has these keys. An empty host means the host of the node
+    /// that answered.
     Ask(Address),
-    /// The slot is moving, and the keys are on two servers.
+    /// The slot is moving, and the call's keys are on two nodes.
     TryAgain,
-    /// The call was not sent, because too many requests wait already.
+    /// The call was not sent, because the send queue is full.
     Full,
 }
 
@@ -40,7 +41,7 @@ impl From<&RedisError> for Failure {
     }
 }
 
-/// Reads `host:port`. If a Cluster does not tell its nodes' hosts, it omits the host or writes `?`; the address then has no host.
+/// Parses `host:port`. A Cluster that hides its nodes' hosts writes `:port` or `?:port`. The address then has an empty host.
 fn redirect(node: &str) -> Option<Address> {
     let unnamed = node.strip_prefix('?').unwrap_or(node).strip_prefix(':');
     let port = unnamed.and_then(|port| port.parse().ok());
@@ -56,7 +57,7 @@ impl From<Failure> for BackendError {
         match failure {
             Failure::Error(text) => Self::new(text.to_string()),
             Failure::NotConnected(why) => Self::new(format!("no connection to Redis: {why}")),
-            // A Cluster's backend follows redirects, so this server was not known to belong to a Cluster.
+            // With a URL of a Cluster, the backend follows redirects. So this URL named a single server.
             Failure::Moved(to) | Failure::Ask(to) => Self::new(format!(
                 "the key is at {to}, since this is a Cluster, which needs a URL of redis-cluster://"
             )),

@@ -2,8 +2,8 @@ use tower_dist_ratelimit::backend::toolkit::tag;
 
 pub(super) use tower_dist_ratelimit::backend::toolkit::{Tag, Tags};
 
-/// The Redis keys of one policy: `prefix:version:{tag}:policy`; or `prefix:version:{tag}:policy:tag` if it is colocated,
-/// where the first tag is the tag of the place.
+/// The Redis keys of one policy: `prefix:version:{tag}:policy`, where the tag is a hash of the caller's key. A colocated
+/// policy has the keys `prefix:version:{place}:policy:tag`, where `place` is a hash of the name it is colocated under.
 ///
 /// The version names the layout of the value, so that a policy with another algorithm, or a later release of this crate,
 /// does not misread it.
@@ -11,7 +11,7 @@ pub(super) use tower_dist_ratelimit::backend::toolkit::{Tag, Tags};
 pub(super) struct Keys {
     before: Box<[u8]>,
     after: Box<[u8]>,
-    /// The slot of all its keys, if it is colocated.
+    /// The Cluster slot of all keys, if the policy is colocated.
     slot: Option<u16>,
 }
 
@@ -35,12 +35,12 @@ impl Keys {
         }
     }
 
-    /// Returns the slot of a key in a Cluster.
+    /// Returns the Cluster slot of the key with this tag.
     pub(super) fn slot(&self, tag: &Tag) -> u16 {
         self.slot.unwrap_or_else(|| slot(tag))
     }
 
-    /// Replaces the contents of `out` with a key.
+    /// Replaces the contents of `out` with the key that has this tag.
     pub(super) fn write(&self, tag: &Tag, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&self.before);

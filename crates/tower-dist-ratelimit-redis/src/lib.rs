@@ -1,7 +1,7 @@
 //! Rate limits that a whole fleet shares, in Redis or Valkey: a backend of [`tower-dist-ratelimit`](tower_dist_ratelimit).
 //!
-//! One server script decides on all policies of a request, in one round trip and by the server's clock. So decisions are
-//! exact for any number of processes, and several limits are decided all or nothing.
+//! A script on the server decides on all policies of a request, in one round trip and by the server's clock. So decisions
+//! are exact for any number of processes, and a request is charged to all its policies or to none.
 //!
 //! ```
 //! use tower_dist_ratelimit::{Limiter, Policy, Quota, Source};
@@ -13,18 +13,19 @@
 //!     let redis = Redis::connect_lazy("redis://127.0.0.1:6379")?;
 //!     let limiter = Limiter::new(redis, Policy::new("per-client", Quota::per_minute(600).burst(100)))?;
 //!     let decision = limiter.check("client-42").await?;
-//!     // Until the first connection this process decides by its share of the limit.
+//!     // Until the first connection, this process decides with its share of the limit.
 //!     assert!(decision.allowed && decision.source == Source::Local);
 //!     Ok(())
 //! }
 //! ```
 //!
-//! The backend works with Redis 6 or later, with Valkey, with sets of servers that sentinels watch, and with Clusters. See
-//! [`Redis`] for URLs, keys and values, and the behaviour during failures.
+//! The backend works with Redis 6 or later, Valkey, Redis Sentinel and Redis Cluster. See [`Redis`] for URLs, keys and
+//! values, and the behaviour during failures.
 //!
 //! # Features
 //!
-//! - `tls`: `rediss://` URLs, by rustls. Without the feature such a URL is an error, and the crate does not depend on rustls.
+//! - `tls`: supports `rediss://` URLs with rustls. Without the feature such a URL is an error, and the crate does not depend
+//!   on rustls.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -18,11 +18,11 @@ use super::{
     work::Work,
 };
 
-/// Makes one attempt to connect, to the server's present address.
+/// A function that makes one attempt to connect. Each attempt uses the server's present address.
 pub(super) type Connect = Connector<Wire>;
 
-/// A handle on the task that keeps a server connected. The task ends after the last handle, when the calls in flight are
-/// answered.
+/// A handle on the task that keeps a server connected. The task ends when the last handle was dropped and the calls in
+/// flight have ended.
 #[derive(Clone)]
 pub(super) struct Link(Arc<Handle>);
 
@@ -37,7 +37,8 @@ struct Shared {
 }
 
 impl Link {
-    /// Uses this connection first, and later the connections that `connect` makes. Without a connection it is down at first.
+    /// Spawns the task. The link uses `wire` first, and after it the connections that `connect` makes. Without `wire` the
+    /// link is down until the first connection.
     pub(super) fn new(wire: Option<Wire>, connect: Option<Connect>, timeouts: Timeouts) -> Self {
         let health = match wire {
             Some(_) => Health::up(),
@@ -75,7 +76,7 @@ impl Link {
         self.shared().health.is_up()
     }
 
-    /// The present connection, for a command outside of the send queue.
+    /// Returns the present connection, for a command outside of the send queue.
     pub(super) fn commands(&self) -> Option<Arc<dyn Commands>> {
         self.shared().open().clone()
     }
@@ -84,10 +85,10 @@ impl Link {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Waits for a connection that is being made for the first time.
+    /// Waits for the first attempt to connect, at most `timeout`. Fails if the link is then not connected.
     pub(super) async fn ready(&self, timeout: Duration) -> Result<(), Failure> {
         let health = &self.shared().health;
-        // `None` if that is later than a clock can tell.
+        // `None`, that is without a deadline, if the timeout exceeds the clock's range.
         let end = Instant::now().checked_add(timeout);
         let in_time = || end.is_none_or(|end| Instant::now() < end);
         while !health.is_up() && health.is_new() && in_time() {
@@ -119,7 +120,7 @@ impl Shared {
         self.health.rise();
     }
 
-    /// Records that there is no connection, and why. The reason comes first, because pending requests fail with it.
+    /// Records that there is no connection. Sets the reason first, because pending requests fail with this reason.
     fn fall(&self, reason: String) {
         self.health.fall(reason);
         *self.open() = None;
@@ -166,7 +167,7 @@ impl Supervisor {
 }
 
 impl Drop for Supervisor {
-    /// If handles are left, the task has ended with its runtime.
+    /// Fails all requests. A request can come from a remaining handle only if the task ended with its runtime.
     fn drop(&mut self) {
         let reason = "the tokio runtime that it was made on has ended";
         self.shared.fall(reason.to_owned());

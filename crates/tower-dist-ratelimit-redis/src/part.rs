@@ -16,7 +16,7 @@ use super::{
     script::Script,
 };
 
-/// Charges whose keys are in one slot.
+/// Those charges of a request whose keys are in one slot.
 #[derive(Clone)]
 pub(super) struct Part {
     pub(super) route: Route,
@@ -24,12 +24,13 @@ pub(super) struct Part {
     pub(super) charges: SmallVec<[Placed; 2]>,
 }
 
-/// The parts of a charge that its call does not have.
+/// The fields of a charge that a [`Call`] does not have.
 #[derive(Clone)]
 pub(super) struct Placed {
+    /// The index of the charge in the request.
     pub(super) place: usize,
     pub(super) quota: Option<Quota>,
-    /// The script for calls that charge only its policy.
+    /// The script for calls that charge only this policy.
     pub(super) single: Arc<Script>,
 }
 
@@ -52,7 +53,7 @@ impl TransactionPart for Part {
         let asks = asks.map(|(((ask, rule), placed), granted)| {
             let mut charge = Charge::new(PolicyId::new(0), b"", granted);
             charge.quota = placed.quota;
-            // The script refunds at most the granted tokens, which are the cost here.
+            // `KeyArgs::new` bounds a refund by the cost of the charge, which is the number of granted tokens here.
             KeyArgs::new(&charge, ask.tag, rule, ask.place, Verb::Settle(i64::MIN))
         });
         Self {
@@ -65,7 +66,7 @@ impl TransactionPart for Part {
         }
     }
 
-    /// Returns a part for each policy.
+    /// Returns one part per policy, if the failure says that the keys are on two nodes.
     fn split(&self, failure: &Failure) -> Option<Vec<Self>> {
         let is_apart = matches!(failure, Failure::TryAgain) && self.charges.len() > 1;
         let asks = self.call.asks.iter().zip(&self.charges);

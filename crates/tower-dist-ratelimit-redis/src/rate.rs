@@ -6,8 +6,7 @@ use tower_dist_ratelimit::{BuildError, Quota, arithmetic::HORIZON};
 /// the sum of a state and a cost is exact.
 pub(super) const MOST_USED: u64 = 1 << 52;
 
-/// The pace of a quota by a clock that counts microseconds, in exact integers. One token is `token` units, and `rate` units
-/// drain in a microsecond.
+/// The rate of a quota in exact integers. One token is `token` units, and `rate` units drain in a microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rate {
     pub(super) rate: u64,
@@ -17,9 +16,11 @@ pub(super) struct Rate {
 }
 
 impl Rate {
+    /// Returns the exact rate of a quota.
+    ///
     /// # Errors
     ///
-    /// A quota whose burst is too large to count exactly at this pace.
+    /// A window that is not whole microseconds, and a burst or limit that is too large to count exactly.
     pub(super) fn new(quota: Quota) -> Result<Self, BuildError> {
         let window = micros("window", quota.window())?;
         let common = gcd(quota.limit(), window);
@@ -44,9 +45,10 @@ impl Rate {
         })
     }
 
-    /// Returns the same pace in the smallest units that leave room for debts of 1024 bursts and for `micros` microseconds.
+    /// Returns the same rate in smaller units. They are as small as possible, such that [`MOST_USED`] is at least 1,024 times
+    /// the burst, one token, and the units that drain in `micros` microseconds.
     ///
-    /// A change of the quota converts the used units and rounds them, so small units lose less.
+    /// A change of the quota converts the used units and rounds them. Small units lose less by this.
     pub(super) fn finer(self, micros: u64) -> Self {
         let span = self.rate.saturating_mul(micros.max(1));
         let room = (MOST_USED >> 10) / self.burst.max(self.token).max(span);
@@ -58,7 +60,7 @@ impl Rate {
         }
     }
 
-    /// Returns the nearest pace to a quota's that can be counted exactly and is not faster.
+    /// Returns the fastest rate that can be counted exactly and is not faster than the quota's.
     pub(super) fn nearest(quota: Quota) -> Self {
         let longest = as_micros(HORIZON);
         if quota.is_zero() {
@@ -80,8 +82,8 @@ impl Rate {
                 burst: burst * token,
             };
         }
-        // The pace is below the smallest fraction. Rounding makes it slower by less than one part in 2^51. The burst is
-        // cut to the part that can be counted.
+        // Even one unit per `MOST_USED / burst` microseconds is faster than the quota. Rounding `token` up makes the rate
+        // slower by less than one part in `token`. The burst is cut to the part that can be counted.
         let token = window.div_ceil(limit);
         Self {
             rate: 1,
@@ -91,15 +93,15 @@ impl Rate {
     }
 }
 
-/// Returns the largest fraction up to `num / den` with a denominator up to `most`, reduced. It descends in the Stern-Brocot
-/// tree, and makes all steps in one direction at once.
+/// Returns the largest fraction up to `num / den` whose denominator is at most `most`, in lowest terms. The search descends
+/// the Stern-Brocot tree, and takes all consecutive steps in one direction together.
 fn below(num: u64, den: u64, most: u64) -> (u64, u64) {
     let (num, den, most) = (u128::from(num), u128::from(den), u128::from(most.max(1)));
-    // The bounds are the whole part, and the whole part plus one.
+    // The search begins between the integer part and the next integer.
     let whole = num / den;
     let (mut low, mut high) = ((whole, 1), (whole + 1, 1));
     loop {
-        // The number of steps of the lower bound up to the fraction, or to the largest denominator.
+        // Number of steps by which the lower bound can rise before it passes the fraction or the largest denominator.
         let below_by = num * low.1 - low.0 * den;
         let above_by = high.0 * den - num * high.1;
         let up = (below_by / above_by).min((most - low.1) / high.1);
@@ -125,7 +127,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Returns a setting in microseconds.
+/// Returns the setting `field` in microseconds.
 ///
 /// # Errors
 ///

@@ -4,10 +4,10 @@ use smallvec::SmallVec;
 use tower_dist_ratelimit::{Decision, backend::JointDecision};
 
 /// A script's answer about one policy: the remaining tokens, the time to reset, the granted tokens (-1 for a rejection) and
-/// the wait (-1 for ever).
+/// the wait (-1 for ever). Times are in microseconds.
 ///
-/// If exactly the cost was granted and the wait is zero, the wire format omits the last two numbers. Otherwise it encodes the
-/// first number `n` as `-1 - n`.
+/// If the script grants exactly the cost without a wait, it sends only the first two numbers. Otherwise it sends all four,
+/// and encodes the first number `n` as `-1 - n`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PolicyReply {
     pub(super) remaining: i64,
@@ -19,7 +19,7 @@ pub(super) struct PolicyReply {
 /// A script's answer to one request: one item per policy, in the order of the call.
 pub(super) type Replies = SmallVec<[PolicyReply; 1]>;
 
-/// Reads the answer about one policy to a request of this cost.
+/// Parses one policy's answer to a request of this cost.
 pub(super) fn word(numbers: &mut impl Iterator<Item = i64>, cost: i64) -> Option<PolicyReply> {
     let (first, reset) = (numbers.next()?, numbers.next()?);
     if first >= 0 {
@@ -38,7 +38,7 @@ pub(super) fn word(numbers: &mut impl Iterator<Item = i64>, cost: i64) -> Option
     })
 }
 
-/// Returns the decisions on one request, whose policies have these limits.
+/// Returns the decisions on one request. `limits` are the limits of its policies.
 pub(super) fn verdict(words: &[PolicyReply], limits: &[u64]) -> JointDecision {
     let decisions = words.iter().zip(limits);
     JointDecision {

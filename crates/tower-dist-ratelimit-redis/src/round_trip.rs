@@ -30,7 +30,7 @@ impl Outcome {
     }
 }
 
-/// Sends a call and answers its requests. Returns the problem, if there was one.
+/// Sends a call and answers its requests. Returns the outcome if the server gave no valid answer.
 pub(super) async fn run(
     due_call: DueCall,
     commands: &dyn Commands,
@@ -73,7 +73,7 @@ async fn decide(rows: &Rows, commands: &dyn Commands, asking: bool) -> RedisResu
     };
     let by_hash = command(rows, "EVALSHA", &script.sha);
     match commands.send(by_hash, asking).await {
-        // The script was unknown and not executed, so it is safe to resend. This command also caches the script.
+        // The server did not know the script and executed nothing, so a resend is safe. `EVAL` also caches the script.
         Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
             let by_source = command(rows, "EVAL", &script.lua);
             commands.send(by_source, asking).await

@@ -20,17 +20,17 @@ use super::{
     work::{Batching, Work},
 };
 
-/// The server that decides.
+/// The way to the server that decides.
 #[derive(Clone)]
 pub(super) enum Route {
-    /// The only server, or the present primary.
+    /// One link: to a single server, or to the present primary under sentinels.
     One(Link),
-    /// The node that has the slot.
+    /// A link to each primary. The owner of the key's slot decides.
     Cluster(Arc<Cluster>),
 }
 
-/// A script's pending answer to one request. It has no box of its own on one server, where a box would cost as much as the
-/// wait.
+/// The future of a script's answer to one request. On a single server the future is not boxed, because the box would cost as
+/// much as the wait.
 type Answers = Either<Pending, Redirected>;
 
 /// How to connect to a target.
@@ -40,7 +40,7 @@ pub(super) enum Topology {
 }
 
 impl Topology {
-    /// `asker` connects to sentinels, `dialer` to servers.
+    /// `asker` has the settings of connections to sentinels, `dialer` of connections to servers.
     pub(super) fn new(
         target: Target,
         dialer: Dialer,
@@ -97,7 +97,7 @@ impl Route {
         }
     }
 
-    /// Sends a call to policies that have these limits. The future has the decision.
+    /// Sends a call. `limits` are the limits of its policies. The returned future resolves to the decisions.
     pub(super) fn decide(
         &self,
         call: Call,
@@ -111,7 +111,7 @@ impl Route {
         matches!(self, Self::Cluster(_))
     }
 
-    /// Sends a call. In a Cluster all its keys are in one slot. The future has to be awaited or dropped.
+    /// Sends a call. In a Cluster, all its keys must be in one slot.
     pub(super) fn send(&self, call: Call) -> Result<Answers, Failure> {
         let how = Batching::Together;
         Ok(match self {

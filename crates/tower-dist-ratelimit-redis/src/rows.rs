@@ -4,11 +4,11 @@ use super::{call::Call, run::may_follow};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows(pub(super) Vec<Row>);
 
-/// The keys of a call, and the number of equal requests to them.
+/// One request, or a run of equal requests to one bucket.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) call: Call,
-    /// Number of consecutive equal requests, which are decided as one.
+    /// Number of consecutive equal requests. The script decides on them in one step.
     pub(super) times: usize,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Place {
 }
 
 impl Rows {
-    /// Adds a request to the last row if they are decided as one, and otherwise as a new row.
+    /// Adds a request: to the last row if the request continues its run, otherwise as a new row.
     pub(super) fn push(&mut self, call: Call) -> Place {
         match self.0.last_mut() {
             Some(last) if may_follow(&last.call, &call) => last.times += 1,

@@ -11,20 +11,20 @@ use super::{
 /// The highest count, debts included: Lua writes larger numbers in scientific notation.
 const MAX_COUNT: u64 = 99_999_999_999_999;
 
-/// The longest log, debts included.
+/// The largest number of tokens in a log, debts included.
 const LONGEST_LOG: u64 = 2 * MAX_LOG;
 
-/// The shortest window of a counter; keys expire in milliseconds.
+/// The shortest window of a fixed window, sliding window or log, because the times to live of keys are in milliseconds.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// A policy in the form of its script.
+/// A policy, translated for the scripts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) keys: Keys,
     pub(super) quota: Quota,
     pub(super) dynamic: bool,
     pub(super) counts: Counts,
-    /// The policy's part of a script.
+    /// The policy's part of a script, in Lua.
     pub(super) lua: String,
     /// The shorter script for calls that charge only this policy, if there is one.
     pub(super) alone: Option<Alone>,
@@ -41,9 +41,9 @@ pub(super) struct Alone {
 /// The unit in which an algorithm counts a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counts {
-    /// Units of a pace. A queue holds the units of `max_wait` microseconds.
+    /// Units of a [`Rate`]. `max_wait` is the longest delay of a leaky queue in microseconds, and 0 for a bucket.
     Units { max_wait: u64 },
-    /// Tokens, up to this number.
+    /// Tokens. A limit is at most this number.
     Tokens(u64),
 }
 
@@ -79,7 +79,7 @@ impl Rule {
 
 /// An algorithm's part of a script.
 struct Part {
-    /// The layout of its values, a part of its keys.
+    /// The name of its values' layout. The name is a part of the keys.
     version: String,
     counts: Counts,
     lua: String,
@@ -103,8 +103,8 @@ fn part(policy: &Policy) -> Result<Part, BuildError> {
             paced(policy, "q", source::LEAKY_QUEUE, wait)
         }
         Algorithm::FixedWindow { staggered } => {
-            // The first 16 bits of the hash choose one of 65,536 offsets. In a colocated policy's key the hash is the last
-            // part, otherwise it is in braces. A policy's name can look like a hash.
+            // The first 16 bits of the hash select one of 65,536 offsets. The hash of the caller's key is in braces, or at the
+            // end of a colocated policy's key. Each pattern matches only there, because a policy's name can look like a hash.
             let offset = match (staggered, policy.colocated()) {
                 (false, _) => "0",
                 (true, None) => "floor(tonumber(match(key, '{(%x%x%x%x)'), 16) / 65536 * $WINDOW)",
@@ -167,7 +167,7 @@ fn paced(
     })
 }
 
-/// The part of a script that reads a request's quota.
+/// The part of a script that reads a request's dynamic quota.
 const QUOTA_OF_UNITS: &str = "
   local function quota(text)
     local rate, token, burst = match(text or '', '^(%d+) (%d+) (%d+)$')
@@ -178,7 +178,8 @@ const QUOTA_OF_TOKENS: &str =
     "\n  local adopt\n  local function quota(text) LIMIT = tonumber(text) or $LIMIT end\n";
 const FIXED_QUOTA: &str = "\n  local quota, adopt\n";
 
-/// The part of a fixed window. `fresh` is the end of a window that begins now. A written window counts if it ends after `after`.
+/// Returns the part of a fixed window. `fresh` and `after` are times in Lua. A request without a stored window gets a window
+/// that ends at `fresh`. A stored window is used if it ends later than `after`.
 fn window(policy: &Policy, version: &str, fresh: &str, after: &str) -> Result<Part, BuildError> {
     let lua = [source::WINDOW, source::COUNTER].concat();
     let lua = lua.replace("$FRESH", fresh).replace("$AFTER", after);
@@ -186,14 +187,15 @@ fn window(policy: &Policy, version: &str, fresh: &str, after: &str) -> Result<Pa
 }
 
 fn sliding(policy: &Policy, version: &str, count: u32, whole: bool) -> Result<Part, BuildError> {
-    // A fraction of a microsecond longer if the count does not divide the window.
+    // Rounded up to whole microseconds if the count does not divide the window.
     let length = as_micros(policy.quota().window()).div_ceil(u64::from(count));
     let numbers = [("COUNT", count.into()), ("LENGTH", length)];
     let lua = fill(source::SLIDING_WINDOW, &numbers);
     counter(policy, version, &lua.replace("$WHOLE", &whole.to_string()))
 }
 
-/// Windows of another length cannot use a count, so the length is in the name of the layout.
+/// Returns the part of a fixed or sliding window. The window's length is in the name of the layout, because a count is
+/// meaningless for a window of another length.
 fn counter(policy: &Policy, version: &str, lua: &str) -> Result<Part, BuildError> {
     let micros = as_micros(policy.quota().window());
     let version = match micros.is_multiple_of(1_000_000) {

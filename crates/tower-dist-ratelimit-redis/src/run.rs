@@ -32,7 +32,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The answer to a run of requests like this one to a bucket with `used` units. `None` if the number is impossible.
+    /// Reads the answer to a run of requests that are equal to `call`: the bucket had `used` units before the run. Returns
+    /// `None` if this number is impossible.
     pub(super) fn new(call: &Call, used: i64) -> Option<Self> {
         let (rate, cost) = (call.script.runs?, call.asks.first()?.cost);
         let used = u64::try_from(used).ok().filter(|used| *used <= MOST_USED)?;
@@ -57,7 +58,7 @@ impl Rate {
         self.burst.saturating_sub(used) / self.token
     }
 
-    /// Returns the answer of a bucket with `used` units to a request, as the scripts compute it.
+    /// Returns the answer of a bucket with `used` units to a request of this cost. The scripts compute the same answer.
     fn say(self, used: u64, cost: u64) -> PolicyReply {
         let Self { rate, token, burst } = self;
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);

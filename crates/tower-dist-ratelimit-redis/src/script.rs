@@ -6,11 +6,11 @@ use super::{
     source::{self, fill},
 };
 
-/// The longest time from now to any written time, in microseconds: a bucket's debts at the slowest pace, and a quarter more
-/// because the clock may jump back. A later time is foreign.
+/// The scripts treat a stored time as invalid if it is more than this number of microseconds after now. A bucket with the
+/// largest debt and the slowest rate stores the latest time. A quarter is added, because the clock may jump back.
 const FURTHEST: u64 = MOST_USED + MOST_USED / 4;
 
-/// Milliseconds that a key is kept after its state is unused.
+/// Milliseconds for which a key is kept after it counts no used tokens any more.
 const SLACK: u64 = 2;
 
 /// A script that decides on requests to several policies together.
@@ -18,9 +18,9 @@ const SLACK: u64 = 2;
 pub(super) struct Script {
     pub(super) rules: Vec<Arc<Rule>>,
     pub(super) lua: String,
-    /// The SHA-1 of its source, by which the server caches it.
+    /// The SHA-1 of `lua`. The server caches the script under this hash.
     pub(super) sha: String,
-    /// The pace of a bucket whose consecutive equal requests are decided as one: see [`run`](super::run).
+    /// The rate of the bucket, if the script can decide on a [`run`](super::run) of equal requests in one step.
     pub(super) runs: Option<Rate>,
 }
 
@@ -29,7 +29,7 @@ impl Script {
         Self::with_clock(rules, source::CLOCK, SLACK)
     }
 
-    /// A script with another clock, and another slack of its keys.
+    /// Makes a script that uses this clock, and this slack instead of [`SLACK`].
     pub(super) fn with_clock(rules: Vec<Arc<Rule>>, clock: &str, slack: u64) -> Self {
         let everywhere = [
             ("FURTHEST", FURTHEST),

@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use super::{rule::Rule, script::Script};
 
-/// The scripts of a set: one for each policy, and one for several policies together.
+/// The scripts of a set of policies: one script for each policy, and one for several policies together.
 ///
-/// A request to which some of the policies do not apply uses the same script with [gaps](super::call::Call::asks). So the
-/// number of scripts, here and on the server, does not depend on the combinations that clients cause.
+/// If some of the policies do not apply to a request, the request uses the same script and [omits](super::call::Call::asks)
+/// those policies. So the number of scripts does not depend on the combinations of policies that requests cause.
 #[derive(Debug)]
 pub(super) struct Scripts {
     /// For each policy, the script for calls that charge only this policy.

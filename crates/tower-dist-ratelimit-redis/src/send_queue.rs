@@ -18,15 +18,15 @@ use super::{
     work::{Batching, Work},
 };
 
-/// Maximum number of kinds without requests that are remembered.
+/// Number of queues above which an idle queue is removed.
 const IDLE_KINDS: usize = 64;
 
-/// The script and the slot of a request. Requests of one kind can share a call.
+/// The kind of a request: the address of its script, and its slot. Requests of one kind can share a call.
 pub(super) type Kind = (usize, u16);
 
-/// The unsent requests of a connection, which all its handles share.
+/// The unsent requests of a connection. All handles of the connection share the queue.
 ///
-/// Callers batch their requests themselves, and wake the task only when it has something to send.
+/// A caller adds its request to a batch itself. It wakes the task only when the task has a call to send.
 #[derive(Debug)]
 pub(super) struct SendQueue {
     health: Arc<Health>,
@@ -37,14 +37,14 @@ pub(super) struct SendQueue {
 
 #[derive(Debug, Default)]
 struct State {
-    /// There is a connection.
+    /// Whether there is a connection.
     is_open: bool,
-    /// No handle is left.
+    /// Whether all handles were dropped.
     is_closed: bool,
     queues: BTreeMap<Kind, Queue>,
     /// Kinds with a call to send.
     due: Vec<Kind>,
-    /// Calls that go alone.
+    /// Calls to send that carry one request each.
     alone: Vec<DueCall>,
 }
 
@@ -53,7 +53,7 @@ struct State {
 pub(super) struct DueCall {
     pub(super) batch: Sending,
     pub(super) asking: bool,
-    /// `None` if it goes alone.
+    /// `None` if the call did not come from a queue.
     pub(super) kind: Option<Kind>,
 }
 
@@ -70,7 +70,7 @@ impl SendQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts a request, which is sent with others or alone.
+    /// Accepts a request. `work.how` selects whether it is sent together with others or alone.
     pub(super) fn enqueue(&self, work: Work) -> Result<Pending, Failure> {
         let mut state = self.lock();
         if !state.is_open {
@@ -89,12 +89,12 @@ impl SendQueue {
         Ok(pending)
     }
 
-    /// Waits until there may be something to take out, or no handle is left.
+    /// Waits until there may be a call to send, or until all handles were dropped.
     pub(super) async fn ready(&self) {
         self.ready.notified().await;
     }
 
-    /// Takes out the calls to send now. Returns whether no handle is left.
+    /// Takes out the calls to send now. Returns whether all handles were dropped.
     pub(super) fn take(&self, due_calls: &mut Vec<DueCall>) -> bool {
         let mut state = self.lock();
         due_calls.append(&mut state.alone);
@@ -106,7 +106,7 @@ impl SendQueue {
         state.is_closed
     }
 
-    /// Records that a call of this kind has ended, and takes out the next calls.
+    /// Records that a call of this kind has ended, and takes out the next calls of the kind.
     pub(super) fn ended(&self, kind: Kind, due_calls: &mut Vec<DueCall>) {
         let mut state = self.lock();
         if let Some(queue) = state.queues.get_mut(&kind) {
@@ -115,7 +115,7 @@ impl SendQueue {
         state.take(kind, due_calls);
     }
 
-    /// Takes out the requests that have waited long enough.
+    /// Takes out the waiting requests of all kinds. The timer calls this after the maximum wait.
     pub(super) fn take_late(&self, due_calls: &mut Vec<DueCall>) {
         let mut state = self.lock();
         let waiting = state.queues.iter().filter(|(_, queue)| !queue.is_empty());
@@ -130,7 +130,7 @@ impl SendQueue {
         self.lock().is_open = true;
     }
 
-    /// Records that the connection is lost. All unsent requests fail with the reason in the health.
+    /// Records that the connection is lost. All unsent requests fail with the reason in [`Health`].
     pub(super) fn shut(&self) {
         let mut state = self.lock();
         state.is_open = false;
@@ -141,13 +141,13 @@ impl SendQueue {
         queues.into_values().for_each(Queue::shut);
     }
 
-    /// Records that no handle is left.
+    /// Records that all handles were dropped.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.ready.notify_one();
     }
 
-    /// Waits until no handle is left.
+    /// Waits until all handles were dropped.
     pub(super) async fn closed(&self) {
         while !self.lock().is_closed {
             self.ready().await;
@@ -155,7 +155,7 @@ impl SendQueue {
     }
 }
 
-/// A pending request, and whether the task has something to send.
+/// The future of a request, and whether the task now has a call to send.
 type Enqueued = Result<(Pending, bool), Failure>;
 
 impl State {

@@ -10,7 +10,7 @@ use super::{
     wire::{Dialer, Wire, text},
 };
 
-/// Timeout of one sentinel and its primary, after which the next sentinel is queried too.
+/// Time for one sentinel and the primary that it names. After this time, the next sentinel is queried concurrently.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A primary that sentinels know by name.
@@ -27,7 +27,8 @@ pub(super) struct MonitoredPrimary {
 impl MonitoredPrimary {
     /// Connects to the present primary: the first reachable and suitable server that a sentinel names.
     ///
-    /// An isolated sentinel names an old primary. So if a sentinel or its server fails or is slow, the next one is queried.
+    /// A sentinel that is isolated from the others can name an old primary. So if a sentinel or its primary fails or is slow,
+    /// the next sentinel is queried.
     pub(super) async fn dial(&self) -> Result<Wire, ConnectError> {
         let mut why = ConnectError::new(&self.name, "has no sentinels");
         let mut sentinels = self.sentinels.iter();

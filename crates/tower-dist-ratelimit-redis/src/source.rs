@@ -1,4 +1,4 @@
-//! The parts of the scripts, with names in place of numbers.
+//! The parts of the scripts, in Lua, with placeholders like `$RATE` in place of numbers.
 
 pub(super) const CLOCK: &str = include_str!("lua/clock.lua");
 pub(super) const COMMON: &str = include_str!("lua/common.lua");
@@ -14,7 +14,7 @@ pub(super) const LEAKY_QUEUE: &str = include_str!("lua/leaky_queue.lua");
 pub(super) const SLIDING_WINDOW: &str = include_str!("lua/sliding_window.lua");
 pub(super) const SLIDING_LOG: &str = include_str!("lua/sliding_log.lua");
 
-/// Replaces names by numbers.
+/// Replaces each placeholder `$NAME` by its number.
 pub(super) fn fill(lua: &str, numbers: &[(&str, u64)]) -> String {
     numbers.iter().fold(lua.to_owned(), |lua, (name, value)| {
         lua.replace(&format!("${name}"), &value.to_string())

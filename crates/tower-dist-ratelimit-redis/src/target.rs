@@ -3,7 +3,7 @@ use std::fmt;
 pub(super) use tower_dist_ratelimit::backend::toolkit::Address;
 use tower_dist_ratelimit::backend::toolkit::ConnectError;
 
-/// The contents of a URL. It has no `Debug`, which would show the password.
+/// The parsed URL of a server. The type has no `Debug`, because that would show the password.
 pub(super) struct Target {
     pub(super) kind: Kind,
     pub(super) addresses: Vec<Address>,
@@ -111,7 +111,7 @@ impl Target {
     }
 }
 
-/// Shows the hosts.
+/// Shows the hosts and ports, without the user and password.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, address) in self.addresses.iter().enumerate() {
@@ -122,7 +122,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Decodes `%xx`.
+/// Decodes the percent-encoding `%xx`.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

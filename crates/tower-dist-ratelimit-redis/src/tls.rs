@@ -10,9 +10,9 @@ use tower_dist_ratelimit::backend::toolkit::ConnectError;
 
 use super::target::Address;
 
-/// The root certificates that servers are verified with.
+/// The root certificates that verify servers.
 ///
-/// The system's certificates are files. The first connection reads them, on a thread for blocking work.
+/// The system's certificates are files. The first connection reads the files, on a thread for blocking work.
 #[derive(Clone)]
 pub(super) struct Tls(Arc<OnceCell<TlsConnector>>);
 

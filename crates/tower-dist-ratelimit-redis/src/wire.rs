@@ -18,12 +18,13 @@ use super::tls::Tls;
 /// Idle time after which the kernel probes the connection.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// The least version: version 6 has access control lists, and replicates the effects of scripts, not scripts.
+/// The lowest supported major version of Redis. Since version 6 there are access control lists. It also replicates the
+/// effects of a script instead of the script.
 const LEAST: u32 = 6;
 
 /// A connection that sends commands.
 pub(super) trait Commands: Send + Sync {
-    /// Sends a command; with `asking`, after an [`ASKING`](https://redis.io/docs/latest/commands/asking/).
+    /// Sends a command. If `asking` is set, sends an [`ASKING`](https://redis.io/docs/latest/commands/asking/) before it.
     fn send(&self, command: Cmd, asking: bool) -> BoxFuture<'static, RedisResult<Value>>;
 }
 
@@ -62,7 +63,7 @@ impl Wire {
     }
 }
 
-/// The settings of connections, for any address.
+/// The settings for connections to any address.
 #[derive(Clone)]
 pub(super) struct Dialer {
     #[cfg(feature = "tls")]
@@ -93,7 +94,7 @@ impl Dialer {
         })
     }
 
-    /// Connects and authenticates. The future is boxed for the same reason.
+    /// Connects and authenticates. The future is boxed for the same reason as that of [`dial`](Self::dial).
     pub(super) fn connect(
         self,
         address: Address,
@@ -125,7 +126,7 @@ impl Dialer {
     {
         let mut who = RedisConnectionInfo::default().set_db(self.db);
         if let Some(user) = &self.user {
-            // Without an empty password a user without a password would be taken for the default user.
+            // The `redis` crate ignores a user name without a password, so this sets an empty one.
             who = who.set_username(user).set_password("");
         }
         if let Some(password) = &self.password {
@@ -157,7 +158,7 @@ pub(super) fn refused(address: &Address, error: RedisError) -> ConnectError {
     ConnectError::because(address, problem, error)
 }
 
-/// Reads a string.
+/// Returns the text of a string value, or `None` for another value.
 pub(super) fn text(value: Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
@@ -173,7 +174,7 @@ async fn fitness(address: &Address, commands: &dyn Commands) -> Result<(), Conne
         Ok(answer) => {
             check_info(address, &text(answer).unwrap_or_default())?;
         }
-        // The user may not call INFO. The script below shows whether the server is suitable.
+        // The user is not allowed to call INFO. The script below still checks that the user can run scripts.
         Err(error) if error.code() == Some("NOPERM") => {}
         Err(error) => return Err(refused(address, error)),
     }
@@ -211,10 +212,10 @@ fn check_info(address: &Address, info: &str) -> Result<(), ConnectError> {
     Ok(())
 }
 
-/// Returns whether another server may accept the write. This server has become a replica, or has lost its replicas, and a
-/// replica may have been promoted.
+/// Returns whether this server rejects writes that another server may accept: it has become a replica, or it has lost its
+/// replicas, one of which may have been promoted.
 pub(super) fn takes_no_writes(error: &RedisError) -> bool {
-    // In errors of scripts, older servers have the code somewhere in the text.
+    // If a script fails, older servers put the code somewhere in the text of the error.
     let says = |code| error.detail().is_some_and(|detail| detail.contains(code));
     matches!(
         error.kind(),

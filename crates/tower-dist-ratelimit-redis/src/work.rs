@@ -1,6 +1,6 @@
 use super::call::Call;
 
-/// A call, and the way it goes to a server.
+/// A call, its slot, and whether it can share a batch.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     pub(super) call: Call,
@@ -9,13 +9,13 @@ pub(super) struct Work {
     pub(super) how: Batching,
 }
 
-/// Whether a call goes out with others.
+/// Whether a call is sent together with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Batching {
-    /// With others to the same script and with keys in the same slot.
+    /// Together with calls to the same script whose keys are in the same slot.
     Together,
     /// Alone, because the keys of a moving slot are not all on one server.
     Alone,
-    /// Alone, to a server that does not have the slot yet.
+    /// Alone and after `ASKING`, to the node to which the slot is moving.
     Asking,
 }

@@ -47,7 +47,7 @@ impl Slots {
     }
 }
 
-/// Reads an answer to `CLUSTER SLOTS` from a node. A node that does not know its own host has the host of `asked`.
+/// Parses the answer of the node `asked` to `CLUSTER SLOTS`. A node that is listed without a host gets the host of `asked`.
 pub(super) fn slots(answer: Value, asked: &Address) -> Option<Slots> {
     let mut slots = Slots {
         owners: vec![None; SLOTS],

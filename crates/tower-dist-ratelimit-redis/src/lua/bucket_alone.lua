@@ -1,16 +1,16 @@
--- A token bucket alone, which is the most frequent case. It decides as the parts of the other scripts do, without their
--- function calls. `full_at.lua` describes the value.
+-- The script of a single token bucket, the most frequent case. It makes the same decisions as the script of several policies,
+-- but without function calls. `full_at.lua` describes the stored value.
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local tonumber, match, format, call = tonumber, string.match, string.format, redis.call
 local replies, n = {}, 0
--- A key or an ask that is the same for all requests is sent once.
+-- If all requests have the same key or the same ask (text of the request), it is sent once.
 local one_key, one_ask = #KEYS == 1 and KEYS[1], #ARGV == 1 and ARGV[1]
 local latest = now + $FURTHEST
--- The used units: now, and as they were read. With several keys, tables hold them by key, since a key can occur twice. With
--- one key there is no table.
+-- The used units now, and the used units that were read. With several keys, tables hold these numbers by key, because a key
+-- can occur twice. With one key there is no table.
 local used, before
 local used_of, before_of = not one_key and {}, not one_key and {}
--- Missing values and values of another type are false.
+-- `MGET` returns false for missing values and for values of another type.
 local texts = call('MGET', unpack(KEYS))
 for i = 1, max(#KEYS, #ARGV) do
   local key = one_key or KEYS[i]
@@ -21,7 +21,7 @@ for i = 1, max(#KEYS, #ARGV) do
     if text then
       local at, ahead, part = match(text, '^(%d+) (%d+) ?(%d*)$')
       at, ahead = tonumber(at), tonumber(ahead)
-      -- A time beyond `latest` is foreign. A fraction with the rate of an earlier quota counts as at most one microsecond.
+      -- A time after `latest` is invalid. A fraction that was written with another rate counts as at most one microsecond.
       if at and at <= latest then
         jumped = at - now > ahead
         used = max(0, min(min(at - now, ahead) * $RATE + min(tonumber(part) or 0, $RATE), $MOST_USED))

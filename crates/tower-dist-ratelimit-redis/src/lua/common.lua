@@ -1,5 +1,5 @@
--- All numbers are whole and below 2^53, where doubles are exact. '%d' writes them in a third of the time that Redis takes
--- for a number. Times are in microseconds by this server's clock.
+-- All numbers are integers below 2^53, where doubles are exact. Formatting them with '%d' takes a third of the time that
+-- Redis takes to format a number. Times are in microseconds by this server's clock.
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local format, match = string.format, string.match
 local call, pcall = redis.call, redis.pcall
@@ -11,7 +11,7 @@ local function get(key)
   return type(text) == 'string' and text
 end
 
--- Reads a time. Later times than any that the scripts write are foreign.
+-- Parses a time. A time that is later than the scripts ever write is invalid, and gives false or nil.
 local function time_of(text)
   local at = tonumber(text)
   return at and at <= now + $FURTHEST and at
@@ -25,13 +25,14 @@ local function touch(state)
   end
 end
 
--- Returns the time to live of a state that is used for `micros` more, in milliseconds. It is always a number that Redis can
--- count. Redis counts it from before the script began, in whole milliseconds; the slack makes up for both.
+-- Returns the time to live, in milliseconds, of a state that counts used tokens for `micros` more microseconds. The time to
+-- live is bounded, because Redis rejects larger numbers. Redis counts it in whole milliseconds, from a time before the script
+-- began. The slack makes up for both.
 local function keep(micros)
   return format('%d', ceil(min(micros, $FURTHEST) / 1000) + $SLACK)
 end
 
--- Returns the tokens to take out of `free` tokens, or -1.
+-- Returns the number of tokens to take out of `free` tokens, or -1 for a rejection.
 local function granted(free, cost, want)
   if cost > free then return -1 end
   if cost == 0 then return 0 end

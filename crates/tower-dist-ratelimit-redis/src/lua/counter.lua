@@ -1,4 +1,4 @@
-  -- A count, and the end of its window.
+  -- The state is a count and the end of its window.
   local function decide(state, cost, want)
     local count = state.count
     local free = max(LIMIT - count, 0)
@@ -18,7 +18,7 @@
     local count = max(0, min(state.count + delta, $MAX_COUNT))
     local differs = count ~= state.count
     state.count = count
-    -- With a count of zero, a window that begins with a request has not begun.
+    -- A window that begins with its first request has not begun while its count is zero.
     if count == 0 then state.ends = state.fresh end
     return differs
   end

@@ -1,7 +1,7 @@
--- One decision after the other. Each has a key and an ask per policy; the ask '-' means that the policy does not apply. A
--- decision sees the tokens that earlier decisions took.
+-- Makes one decision after the other. Each decision has a key and an ask (the text of the request) per policy. The ask '-'
+-- means that the policy does not apply. A decision counts the tokens that earlier decisions took.
 local replies, n, states = {}, 0, {}
--- Keys or an ask that are the same for all decisions are sent once.
+-- If all decisions have the same keys or the same ask, these are sent once.
 local one_row, one_ask = #KEYS == POLICIES, #ARGV == 1 and ARGV[1]
 for first = 1, max(#KEYS, #ARGV), POLICIES do
   local allowed = true

@@ -1,6 +1,6 @@
-  -- The value is the time at which all used units have drained, in microseconds; the distance to that time when the value
-  -- was written; and the numerator of a fraction over RATE, if the time is between two microseconds. A token is TOKEN
-  -- units, and RATE units drain in a microsecond.
+  -- A token is TOKEN units, and RATE units drain in a microsecond. The value has two or three numbers: the time at which all
+  -- used units will have drained, in whole microseconds; the time from the write until then; and, if the exact time is later by
+  -- a fraction of a microsecond, the numerator of this fraction over RATE.
   local RATE, TOKEN, BURST = $RATE, $TOKEN, $BURST
 
   local function open(key)
@@ -10,9 +10,9 @@
       local at, ahead, part = match(text, '^(%d+) (%d+) ?(%d*)$')
       at, ahead, part = time_of(at), tonumber(ahead), tonumber(part) or 0
       if at then
-        -- A fraction with the rate of an earlier quota counts as at most one microsecond.
+        -- A fraction that was written with another rate counts as at most one microsecond.
         state.used = max(0, min(min(at - now, ahead) * RATE + min(part, RATE), $MOST_USED))
-        -- If the value was written later than now, the clock has jumped back.
+        -- If the value was written at a time after now, the clock has jumped back.
         if at - now > ahead then touch(state) end
       end
     end

@@ -1,4 +1,4 @@
-  -- Returns the number of requests of one token that can still join a queue of this length, at most $MOST_USED.
+  -- Returns the number of requests of one token that can still join a queue of `ahead` units, at most $MOST_USED.
   local function places(ahead)
     local room = $MAX_WAIT * RATE - ahead
     return BURST > 0 and room >= 0 and min(floor(room / TOKEN) + 1, $MOST_USED) or 0

@@ -1,4 +1,5 @@
-  -- The counts of the last N sub-windows, the newest first, and of the sub-window before them, which counts in part.
+  -- state[0] to state[N - 1] are the counts of the last N sub-windows, the newest first. state[N] is the count of the
+  -- sub-window before them. The window covers only a part of that sub-window.
   local LIMIT, N, LENGTH = $LIMIT, $COUNT, $LENGTH
 
   local function open(key)
@@ -29,14 +30,16 @@
     return sum
   end
 
-  -- Returns the part of the oldest count that counts after `passed` of the present sub-window.
+  -- Returns the number of tokens that still count of a partly covered sub-window with this count, rounded up. `passed` is the
+  -- passed time of the present sub-window in microseconds.
   local function share(count, passed)
     if $WHOLE or count == 0 then return count end
     local part, rest = muldiv(count, LENGTH - passed, LENGTH)
     return rest > 0 and part + 1 or part
   end
 
-  -- Returns the time of a sub-window until at most `room` of the oldest count counts, or nil if that exceeds a sub-window.
+  -- Returns the passed time of a sub-window at which at most `room` tokens of the partly covered one still count. Returns nil
+  -- if this takes the whole sub-window.
   local function passes(count, room)
     if count <= room then return 0 end
     if $WHOLE then return nil end
@@ -44,7 +47,7 @@
     return left > 0 and LENGTH - left or nil
   end
 
-  -- Returns the shortest time after which at most `most` tokens count, if no token is added.
+  -- Returns the shortest time after which at most `most` tokens count if no token is added.
   local function wait(state, most)
     local sum, waited, passed = within(state), 0, state.passed
     for age = N, 0, -1 do

@@ -1,5 +1,5 @@
-  -- The value is the number of used units when it was written, and the quota in force since then: the units of a token, and
-  -- the units that drain in a microsecond.
+  -- The value has four numbers: the used units at the time of the write; the units of a token and the units that drain in a
+  -- microsecond, which are the quota in force since then; and the time of the write.
   local RATE, TOKEN, BURST = $RATE, $TOKEN, $BURST
 
   local function open(key)
@@ -23,7 +23,7 @@
     return max(0, min(state.units - (now - state.written) * state.rate, $MOST_USED))
   end
 
-  -- Converts them to the quota of this request.
+  -- Sets `state.used` to the units that are used now, converted to the quota of this request.
   local function load(state)
     local units, token = left(state), state.token
     if token ~= TOKEN then
@@ -37,7 +37,7 @@
     state.units, state.token, state.rate, state.written = state.used, TOKEN, RATE, now
   end
 
-  -- A late charge puts its quota in force, like any charge. A refund changes no quota.
+  -- Prepares a correction. A refund uses the quota in force. A charge puts its own quota in force, like any charge.
   local function hold(state, delta)
     if delta < 0 and left(state) > 0 then RATE, TOKEN = state.rate, state.token end
   end

@@ -1,7 +1,7 @@
   local LIMIT = $LIMIT
 
-  -- Returns the written window, or a window that begins now. If the clock has jumped back behind the written window, its
-  -- count moves to the present window.
+  -- Returns the stored window, or a new window if that one has ended. If the clock has jumped back to a time before the stored
+  -- window, the count moves to the present window.
   local function open(key)
     local fresh = $FRESH
     local state = { policy = false, touched = false, key = key, ends = fresh, count = 0, fresh = fresh }

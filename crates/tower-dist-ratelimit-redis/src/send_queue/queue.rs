@@ -16,28 +16,28 @@ use crate::{
     failure::Failure,
 };
 
-/// Number of unsent requests with which a call goes out, even if they are few rows of a hot key.
+/// Number of waiting requests that is enough for a call, even if they make only a few rows because they have the same key.
 const MANY: usize = 64;
 
-/// Number of calls of one kind that go out without a wait, so that the second of two concurrent requests does not wait for
-/// the first. With 64 and 512 concurrent requests for one key, the median latency is the same as with one free call.
+/// Number of calls of one kind that can be in flight before further requests wait. It is two, so that the second of two
+/// concurrent requests does not wait for the first. With 64 and with 512 concurrent requests for one key, the median
+/// latency is the same as with one free call.
 pub(super) const FREE_CALLS: usize = 2;
 
-/// Time since the last call was sent, after which another call may go out although the free calls are in flight and the
-/// waiting requests are few.
+/// Maximum time that a few requests wait behind the free calls, counted from the last call.
 ///
-/// Until then they wait until they fill a call, until [`MANY`] requests wait, or until a call is answered. A near server
-/// answers sooner than this, so its calls are full under load.
+/// They wait for less if they fill a call, if [`MANY`] requests wait, or if a call is answered. A near server answers sooner
+/// than this, so its calls are full under load.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// Maximum number of calls in flight.
+/// Maximum number of calls of one kind in flight.
 const CALLS: usize = 32;
 
 /// Maximum number of unsent requests of one kind. It exceeds the concurrent requests of any service. Further requests fail
 /// immediately, so that no queue builds up in front of a server that does not answer.
 pub(super) const LONGEST: usize = 4096;
 
-/// Maximum number of unsent calls: twice as many as the longest queue needs if no caller leaves.
+/// Maximum number of full batches: twice as many as [`LONGEST`] requests need if no caller leaves.
 const MOST_BATCHES: usize = 2 * LONGEST / MOST_ROWS;
 
 /// The unsent requests of one kind.
@@ -53,6 +53,7 @@ pub(super) struct Queue {
     calls: usize,
     /// When the last call was sent.
     sent: Option<Instant>,
+    /// Whether the task was woken to send the next call.
     pub(super) is_due: bool,
 }
 
@@ -72,7 +73,7 @@ impl Queue {
         !self.is_empty() && (self.calls < FREE_CALLS || (self.calls < CALLS && self.may_follow()))
     }
 
-    /// Returns whether another call may go while the free calls are in flight.
+    /// Returns whether another call can go out while the free calls are in flight.
     fn may_follow(&self) -> bool {
         self.is_much() || self.sent.is_none_or(|sent| sent.elapsed() >= PATIENCE)
     }
@@ -81,8 +82,8 @@ impl Queue {
         !self.full.is_empty() || self.waiting.load(Relaxed) >= MANY
     }
 
-    /// Returns whether the last request can make a call go out. So only the first request reads the clock, and each request
-    /// that doubles the number of waiting requests.
+    /// Returns whether the last request is a reason to check [`may_go`](Self::may_go), which reads the clock. Below [`MANY`]
+    /// waiting requests, only the first one and each one that doubles their number is a reason.
     pub(super) fn has_news(&self) -> bool {
         self.waiting.load(Relaxed).is_power_of_two() || self.is_much()
     }
@@ -98,7 +99,7 @@ impl Queue {
         let (pending, is_full) = batch.join(call);
         if is_full {
             self.full.extend(self.open.take());
-            // Requests without a caller take no place in the queue.
+            // A batch that all callers have left takes no place in the queue.
             while self.full.front().is_some_and(|batch| batch.is_deserted()) {
                 self.full.pop_front();
             }
@@ -129,7 +130,7 @@ impl Queue {
         self.calls == 0 && self.is_empty()
     }
 
-    /// Fails all unsent requests, because the connection is lost. A closed batch fails its requests when it is dropped.
+    /// Fails all unsent requests, because the connection is lost: dropping a closed batch fails its requests.
     pub(super) fn shut(self) {
         for batch in self.full.into_iter().chain(self.open) {
             drop(batch.close());
