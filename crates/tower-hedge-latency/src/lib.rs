@@ -67,8 +67,8 @@
 //!
 //! A percentile can be too high. If 3 % of the responses take 115 ms and the others 15 ms, the 95th percentile lies right
 //! above 15 ms, and a hedged call takes 30 ms. The 99th lies at 115 ms, so its hedges come too late. Choose 1 − q above the
-//! share of the slow responses. The layer also adapts: if fewer than 2 % of 200 hedges win, it halves the share of due
-//! hedges that it sends, down to 1 in 100. When hedges win again, it sends more.
+//! share of the slow responses. If fewer than 2 % of 200 hedges win, the layer halves the share of due hedges that it
+//! sends, down to 1 in 100. It sends more when hedges win again.
 //!
 //! ## How a percentile is learned
 //!
@@ -105,7 +105,7 @@
 //! - Losers are dropped when the winner is known. Over HTTP/1 that closes a connection, over HTTP/2 it resets a stream.
 //!   With the feature `drain` they end in the background. Drain losers above a balancer by latency (`PeakEwma`):
 //!   dropped losers make a slow endpoint look fast.
-//! - A hedge whose service is not ready, or for which the budget has no token, is not sent, and delays no other attempt.
+//! - A hedge is not sent if its service is not ready, or if the budget has no token.
 //! - A tie goes to the oldest attempt. Only the response head is classified.
 //! - HTTP hedges only safe methods: the second of two DELETEs answers 404 and may win.
 //!   [`hedge_if`](HedgeLayerBuilder::hedge_if) narrows this, and [`hedge_unsafe_if`](HedgeLayerBuilder::hedge_unsafe_if)
@@ -114,7 +114,6 @@
 //!   `x-hedge-attempt`. No hedge is sent after a request's [deadline](HedgeOverride::deadline).
 //! - A streaming body is recorded up to [`replay_limit`](HedgeLayerBuilder::replay_limit). If it is longer, the oldest
 //!   attempt continues and the others are cancelled.
-//! - The layer sets no timeout. Put a timeout for each attempt below it.
 //!
 //! Inside `tokio::spawn`, call a service with boxed errors as `service.ready().await?.call(request).await`.
 //! `service.oneshot(request)` does not compile there, as with tower's `Timeout`, unless a `BoxCloneService` wraps the

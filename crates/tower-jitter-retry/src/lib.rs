@@ -144,8 +144,8 @@
 //! [`budget`](RetryLayerBuilder::budget), the layers below with [`shared_budget`](RetryLayerBuilder::shared_budget).
 //!
 //! Retry layers above each other do not multiply their attempts. Layers in one task count each other's retries. Requests of
-//! extra attempts and failed responses carry a mark in their extensions. Where a layer sees neither the count nor the mark,
-//! the backend receives more requests. The table shows how many, for two layers with three attempts each:
+//! extra attempts and failed responses carry a mark in their extensions. Where a layer sees neither count nor mark, the
+//! backend receives more requests. With two layers of three attempts each:
 //!
 //! | the failed attempts are | responses | errors | timeouts of the layer above |
 //! |---|---|---|---|
