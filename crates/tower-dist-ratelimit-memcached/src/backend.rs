@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 use tower_dist_ratelimit::{
     BuildError, Decision, Policy,
     backend::{
-        Answer, Backend, BackendError, BoxFuture, CasBackend, Charge, PolicyId,
-        toolkit::{Registry, Transactions, tag, wall_clock},
+        Answer, Backend, BackendError, BoxFuture, CasBackend, Charge, PolicyId, Registry,
+        toolkit::{Transactions, tag, wall_clock},
     },
 };
 

@@ -3,8 +3,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tower_dist_ratelimit::{
     BuildError, Decision, Policy,
     backend::{
-        Answer, Backend, BackendError, BoxFuture, Charge, PolicyId,
-        toolkit::{Registry, Transactions},
+        Answer, Backend, BackendError, BoxFuture, Charge, PolicyId, Registry, toolkit::Transactions,
     },
 };
 

@@ -48,9 +48,6 @@ pub(crate) struct When {
 ///
 /// Times may come in any order. A clock that jumps back admits nothing more than before the jump.
 pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
-    /// Names the algorithm and the version of its words.
-    fn kind(&self) -> u8;
-
     /// Decides, without taking tokens.
     fn decide(&self, state: &[u64], now: When, ask: &Ask<'_>) -> Decision;
 

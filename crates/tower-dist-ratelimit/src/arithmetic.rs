@@ -84,6 +84,8 @@ pub use crate::{
 #[derive(Clone, Debug)]
 pub struct Limit {
     pub(crate) arithmetic: Arc<dyn Arithmetic>,
+    /// The first byte of a state: names the algorithm and the version of its words.
+    kind: u8,
     /// Maximum time for which a state is kept.
     longest: Duration,
 }
@@ -107,15 +109,17 @@ impl Limit {
     ) -> Result<Self, BuildError> {
         let bucket = |max_wait| Ok(Adjusted::new(quota, Bucket::new(quota, max_wait)?));
         let sliding = |n, whole| SlidingWindow::new(quota, n, whole);
-        let arithmetic: Arc<dyn Arithmetic> = match algorithm {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => Arc::new(bucket(None)?),
-            Algorithm::LeakyQueue { max_wait } => Arc::new(bucket(Some(max_wait))?),
-            Algorithm::FixedWindow { staggered } => Arc::new(FixedWindow::new(quota, staggered)?),
-            Algorithm::FixedWindowFromFirstRequest => Arc::new(FirstRequest::new(quota)?),
-            Algorithm::SlidingWindow => Arc::new(sliding(1, false)?),
-            Algorithm::SlidingWindowBuckets { count } => Arc::new(sliding(count, false)?),
-            Algorithm::SlidingWindowStrict { count } => Arc::new(sliding(count, true)?),
-            Algorithm::SlidingWindowLog => Arc::new(SlidingLog::new(quota, longest_log)?),
+        let (kind, arithmetic): (_, Arc<dyn Arithmetic>) = match algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => (0x11, Arc::new(bucket(None)?)),
+            Algorithm::LeakyQueue { max_wait } => (0x12, Arc::new(bucket(Some(max_wait))?)),
+            Algorithm::FixedWindow { staggered } => {
+                (0x13, Arc::new(FixedWindow::new(quota, staggered)?))
+            }
+            Algorithm::FixedWindowFromFirstRequest => (0x14, Arc::new(FirstRequest::new(quota)?)),
+            Algorithm::SlidingWindow => (0x15, Arc::new(sliding(1, false)?)),
+            Algorithm::SlidingWindowBuckets { count } => (0x15, Arc::new(sliding(count, false)?)),
+            Algorithm::SlidingWindowStrict { count } => (0x15, Arc::new(sliding(count, true)?)),
+            Algorithm::SlidingWindowLog => (0x16, Arc::new(SlidingLog::new(quota, longest_log)?)),
         };
         // A window that ended a window ago no longer counts. A window that begins in the far future, because a clock
         // was wrong, is not kept until then. A bucket drains as slowly as its quota says.
@@ -125,6 +129,7 @@ impl Limit {
         };
         Ok(Self {
             arithmetic,
+            kind,
             longest,
         })
     }
@@ -157,7 +162,7 @@ impl Limit {
     /// Reads a state at the beginning of `bytes`, and leaves the rest.
     pub(crate) fn read_next(&self, bits: u64, bytes: &mut &[u8]) -> Option<State> {
         let (&kind, mut rest) = bytes.split_first()?;
-        if kind != self.arithmetic.kind() {
+        if kind != self.kind {
             return None;
         }
         let words = (0..get(&mut rest)?).map(|_| get(&mut rest));
@@ -221,7 +226,7 @@ impl State {
 
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let words = self.limit.arithmetic.encode(&self.words);
-        out.push(self.limit.arithmetic.kind());
+        out.push(self.limit.kind);
         put(out, words.len() as u64);
         for word in words {
             put(out, word);

@@ -9,6 +9,9 @@ mod cas;
 mod charge;
 mod error;
 mod memory;
+mod registry;
+#[cfg(feature = "toolkit")]
+#[cfg_attr(docsrs, doc(cfg(feature = "toolkit")))]
 pub mod toolkit;
 
 use std::{any::Any, sync::Arc};
@@ -25,6 +28,7 @@ pub use error::BackendError;
 pub(crate) use error::CircuitOpen;
 pub(crate) use memory::Alone;
 pub use memory::Memory;
+pub use registry::Registry;
 
 use crate::{BuildError, Decision, Policy};
 

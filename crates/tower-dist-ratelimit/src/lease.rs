@@ -178,9 +178,8 @@ impl Leasing {
             }
             Plan::Exact if ask.ahead => return Answer::Done(true),
             Plan::Exact => {
-                return self
-                    .inner
-                    .acquire(slice::from_ref(charge), slice::from_mut(out));
+                let charges = slice::from_ref(charge);
+                return self.inner.acquire(charges, slice::from_mut(out));
             }
         };
         let in_flight = InFlight {
@@ -192,9 +191,7 @@ impl Leasing {
             up_to: refill.up_to,
             ..*charge
         };
-        let answer = self
-            .inner
-            .acquire(slice::from_ref(&charge), slice::from_mut(out));
+        let answer = self.inner.acquire(&[charge], slice::from_mut(out));
         match answer {
             Answer::Done(_) => in_flight.answered(out),
             Answer::Later(answer) => return Answer::Later(self.refill(in_flight, answer)),
@@ -252,16 +249,12 @@ impl Leasing {
     /// in a lease time plus the backend timeout. Tokens of windows expire instead. The tokens cannot be
     /// spent here any longer when the messages are sent. Fails if one of the messages fails.
     pub(crate) async fn give_back(&self) -> Result<(), BackendError> {
-        let now = self.shared.now();
-        let lasting = Duration::from_nanos(self.shared.lease).saturating_add(self.timeout);
+        let Shared { table, lease, .. } = &*self.shared;
+        let lasting = Duration::from_nanos(*lease).saturating_add(self.timeout);
         let (mut result, mut in_flight) = (Ok(()), JoinSet::new());
-        for (owner, tokens) in self
-            .shared
-            .table
-            .sets
-            .iter()
-            .flat_map(|ways| ways.drain(now))
-        {
+        let now = self.shared.now();
+        let leases = table.sets.iter().flat_map(|ways| ways.drain(now));
+        for (owner, tokens) in leases {
             let terms = Terms::of(&self.terms, &owner.charge(0));
             let gained = terms.and_then(|terms| terms.gained(lasting));
             let spare = gained.map_or(0, |gained| tokens.saturating_sub(gained));

@@ -77,7 +77,7 @@ pub struct Policy {
 }
 
 /// The part of a policy that the backend knows.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BackendPolicy {
     name: String,
     quota: Quota,
@@ -533,20 +533,16 @@ impl Policy {
 
     /// Returns an error if the policy takes anything from HTTP requests.
     pub(crate) fn check_ignores_requests(&self, bound: &str) -> Result<(), BuildError> {
-        let field = match self {
-            Self { key: Some(_), .. } => "by",
-            Self {
-                only_if: Some(_), ..
-            } => "only_if",
-            Self {
-                dynamic: Some(_), ..
-            } => "quota_by",
-            Self {
-                cost_fn: Some(_), ..
-            } => "cost_fn",
-            _ => return Ok(()),
-        };
-        Err(BuildError::new(field, "set", bound).in_policy(&self.backend.name))
+        let fields = [
+            ("by", self.key.is_some()),
+            ("only_if", self.only_if.is_some()),
+            ("quota_by", self.dynamic.is_some()),
+            ("cost_fn", self.cost_fn.is_some()),
+        ];
+        match fields.into_iter().find(|(_, is_set)| *is_set) {
+            Some((field, _)) => Err(BuildError::new(field, "set", bound).in_policy(self.name())),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn check(&self) -> Result<(), BuildError> {
@@ -555,22 +551,24 @@ impl Policy {
     }
 
     fn check_parts(&self) -> Result<(), BuildError> {
+        let BackendPolicy {
+            name,
+            quota,
+            algorithm,
+            ..
+        } = &self.backend;
         let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
-        if !matches!(self.backend.name.len(), 1..=MAX_NAME)
-            || !self.backend.name.bytes().all(printable)
-        {
-            let value = format!("{:?}", self.backend.name);
+        if !matches!(name.len(), 1..=MAX_NAME) || !name.bytes().all(printable) {
             let bound = format!("1 to {MAX_NAME} printable ASCII characters");
-            return Err(BuildError::new("name", value, bound));
+            return Err(BuildError::new("name", format_args!("{name:?}"), bound));
         }
-        self.backend.quota.check()?;
-        self.backend.algorithm.check(self.backend.quota)?;
+        quota.check()?;
+        algorithm.check(*quota)?;
         // Without a burst, this is the limit.
-        let most = self.backend.quota.burst_size();
-        let largest = if self.backend.algorithm.is_bucket() {
-            "burst"
-        } else {
-            "limit"
+        let most = quota.burst_size();
+        let largest = match algorithm.is_bucket() {
+            true => "burst",
+            false => "limit",
         };
         match self.cost {
             0 => return Err(BuildError::new("cost", 0, "at least 1")),

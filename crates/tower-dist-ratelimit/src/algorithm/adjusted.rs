@@ -128,10 +128,6 @@ impl Adjusted {
 }
 
 impl Arithmetic for Adjusted {
-    fn kind(&self) -> u8 {
-        OneNumber::kind(&self.own)
-    }
-
     fn decide(&self, words: &[u64], now: When, ask: &Ask<'_>) -> Decision {
         let quota = self.asked(ask);
         let bucket = self.bucket(quota);

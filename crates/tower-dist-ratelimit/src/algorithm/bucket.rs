@@ -109,13 +109,6 @@ impl Bucket {
 impl OneNumber for Bucket {
     type Moment = Moment;
 
-    fn kind(&self) -> u8 {
-        match self.max_wait {
-            None => 0x11,
-            Some(_) => 0x12,
-        }
-    }
-
     #[inline(always)]
     fn at(&self, now: When) -> Moment {
         self.pace.at(now.nanos)

@@ -40,10 +40,6 @@ impl FirstRequest {
 }
 
 impl Arithmetic for FirstRequest {
-    fn kind(&self) -> u8 {
-        0x14
-    }
-
     fn decide(&self, words: &[u64], now: When, ask: &Ask<'_>) -> Decision {
         let now = clamp(now.nanos);
         let (end, count) = self.read(words, now);

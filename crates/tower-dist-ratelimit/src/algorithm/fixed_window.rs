@@ -74,10 +74,6 @@ impl FixedWindow {
 impl OneNumber for FixedWindow {
     type Moment = Tick;
 
-    fn kind(&self) -> u8 {
-        0x13
-    }
-
     fn at(&self, now: When) -> Tick {
         let phase = if self.staggered {
             scaled(now.key, self.window)

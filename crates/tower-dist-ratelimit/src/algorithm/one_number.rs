@@ -8,8 +8,6 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
     /// An instant in the units of the state.
     type Moment: Copy;
 
-    fn kind(&self) -> u8;
-
     fn at(&self, now: When) -> Self::Moment;
 
     fn decide(&self, state: u64, now: Self::Moment, ask: &Ask<'_>) -> Decision {
@@ -31,10 +29,6 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
 }
 
 impl<A: OneNumber> Arithmetic for A {
-    fn kind(&self) -> u8 {
-        OneNumber::kind(self)
-    }
-
     fn decide(&self, words: &[u64], now: When, ask: &Ask<'_>) -> Decision {
         OneNumber::decide(self, read(words), self.at(now), ask)
     }

@@ -111,10 +111,6 @@ impl SlidingLog {
 }
 
 impl Arithmetic for SlidingLog {
-    fn kind(&self) -> u8 {
-        0x16
-    }
-
     fn decide(&self, words: &[u64], now: When, ask: &Ask<'_>) -> Decision {
         let (log, now) = (Log::of(words), clamp(now.nanos));
         let limit = ask.limit(self.limit, self.longest);

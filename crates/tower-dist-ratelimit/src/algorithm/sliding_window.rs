@@ -179,10 +179,6 @@ impl SlidingWindow {
 }
 
 impl Arithmetic for SlidingWindow {
-    fn kind(&self) -> u8 {
-        0x15
-    }
-
     fn decide(&self, words: &[u64], now: When, ask: &Ask<'_>) -> Decision {
         let limit = ask.limit(self.limit, MAX_COUNT);
         let view = self.view(words, now);

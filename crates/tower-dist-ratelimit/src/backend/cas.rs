@@ -16,8 +16,8 @@ use self::{
     policy_set::PolicySet,
 };
 use super::{
-    Answer, Backend, BackendError, BoxFuture, Charge, PolicyId,
-    toolkit::{PendingVerdict, Registry, TransactionPart, Transactions, tag},
+    Answer, Backend, BackendError, BoxFuture, Charge, PolicyId, Registry,
+    toolkit::{PendingVerdict, TransactionPart, Transactions, tag},
 };
 use crate::{BuildError, Decision, Policy};
 

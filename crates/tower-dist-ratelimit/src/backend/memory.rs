@@ -20,10 +20,10 @@ pub(crate) use self::alone::Alone;
 use self::{
     fingerprint::Fingerprint, frame::Frame, numbers::Numbers, shelves::Shelves, store::Store,
 };
-use super::{Answer, Backend, BackendError, BoxFuture, Charge, PolicyId, toolkit::Registry};
+use super::{Answer, Backend, BackendError, BoxFuture, Charge, PolicyId, Registry};
 use crate::{
     Algorithm, BuildError, Decision, Policy,
-    algorithm::{Ask, Bucket, FixedWindow, MAX_LOG},
+    algorithm::{Ask, Bucket, FixedWindow, MAX_LOG, OneNumber},
     arithmetic::Limit,
 };
 
@@ -322,27 +322,24 @@ impl fmt::Debug for Memory {
 ///
 /// A quota that the algorithm cannot count; no memory.
 fn store(policy: &Policy, capacity: usize) -> Result<Arc<dyn Store>, BuildError> {
-    let quota = policy.quota();
-    let bucket = |max_wait| -> Result<Arc<dyn Store>, BuildError> {
-        Ok(Arc::new(Numbers::new(
-            Bucket::new(quota, max_wait)?,
-            capacity,
-        )?))
-    };
+    let (quota, is_dynamic) = (policy.quota(), policy.has_dynamic_quotas());
     match policy.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket if !policy.has_dynamic_quotas() => {
-            bucket(None)
+        Algorithm::TokenBucket | Algorithm::LeakyBucket if !is_dynamic => {
+            numbers(Bucket::new(quota, None)?, capacity)
         }
-        Algorithm::LeakyQueue { max_wait } if !policy.has_dynamic_quotas() => {
-            bucket(Some(max_wait))
+        Algorithm::LeakyQueue { max_wait } if !is_dynamic => {
+            numbers(Bucket::new(quota, Some(max_wait))?, capacity)
         }
         Algorithm::FixedWindow { staggered } => {
-            let window = FixedWindow::new(quota, staggered)?;
-            Ok(Arc::new(Numbers::new(window, capacity)?))
+            numbers(FixedWindow::new(quota, staggered)?, capacity)
         }
         algorithm => {
             let limit = Limit::with_longest_log(algorithm, quota, MAX_LOG)?;
             Ok(Arc::new(Shelves::new(limit.arithmetic, capacity)?))
         }
     }
+}
+
+fn numbers(arithmetic: impl OneNumber, capacity: usize) -> Result<Arc<dyn Store>, BuildError> {
+    Ok(Arc::new(Numbers::new(arithmetic, capacity)?))
 }

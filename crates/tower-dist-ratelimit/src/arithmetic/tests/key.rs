@@ -34,6 +34,7 @@ impl Key {
     fn of(arithmetic: impl Arithmetic + 'static, bits: u64) -> Self {
         let limit = Limit {
             arithmetic: Arc::new(arithmetic),
+            kind: 0,
             longest: std::time::Duration::MAX,
         };
         Self::with(limit, bits)

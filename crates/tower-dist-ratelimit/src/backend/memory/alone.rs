@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use super::{frame::Frame, store::Store};
 use crate::{Decision, algorithm::Ask};
@@ -18,11 +18,5 @@ impl Alone {
         let key = self.frame.hash(key);
         self.store
             .charge(key, self.frame.now(), &Ask::own(cost), out);
-    }
-}
-
-impl fmt::Debug for Alone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Alone").finish_non_exhaustive()
     }
 }

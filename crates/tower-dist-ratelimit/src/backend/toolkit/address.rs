@@ -26,14 +26,10 @@ impl Address {
         let (host, port) = match text.strip_prefix('[') {
             Some(rest) => {
                 let (host, rest) = rest.split_once(']')?;
-                (
-                    host,
-                    if rest.is_empty() {
-                        None
-                    } else {
-                        Some(rest.strip_prefix(':')?)
-                    },
-                )
+                match rest {
+                    "" => (host, None),
+                    rest => (host, Some(rest.strip_prefix(':')?)),
+                }
             }
             None => match text.rsplit_once(':') {
                 // An address of a Cluster's node has no brackets.
@@ -42,8 +38,8 @@ impl Address {
             },
         };
         let port = port.map_or(Some(default_port), |port| port.parse().ok())?;
-        let fine = !host.is_empty() && port != 0 && !host.contains([' ', '/', '@', '[', ']']);
-        fine.then(|| Self {
+        let is_valid = !host.is_empty() && port != 0 && !host.contains([' ', '/', '@', '[', ']']);
+        is_valid.then(|| Self {
             host: host.to_owned(),
             port,
         })

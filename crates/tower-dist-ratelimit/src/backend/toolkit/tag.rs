@@ -27,21 +27,11 @@ const LONGEST: usize = 128;
 pub struct Tags(Box<[Mutex<Known>]>);
 
 /// A key and its tag. An unused entry has the empty key, which is hashed each time.
-#[derive(Clone)]
-struct Known {
-    len: usize,
-    key: [u8; LONGEST],
-    tag: Tag,
-}
+type Known = (Vec<u8>, Tag);
 
 impl Default for Tags {
     fn default() -> Self {
-        let none = || Known {
-            len: 0,
-            key: [0; LONGEST],
-            tag: Tag::default(),
-        };
-        Self((0..PLACES).map(|_| Mutex::new(none())).collect())
+        Self((0..PLACES).map(|_| Mutex::default()).collect())
     }
 }
 
@@ -56,25 +46,25 @@ impl Tags {
         let Ok(mut known) = self.0[place(key)].try_lock() else {
             return tag(key);
         };
-        if &known.key[..known.len] != key {
-            known.tag = tag(key);
-            known.key[..key.len()].copy_from_slice(key);
-            known.len = key.len();
+        let (known_key, known_tag) = &mut *known;
+        if known_key != key {
+            *known_tag = tag(key);
+            known_key.clear();
+            known_key.extend_from_slice(key);
         }
-        known.tag
+        *known_tag
     }
 }
 
-/// The place of a key. Clients that make their keys share a place gain nothing: these are hashed, like all others.
+/// The place of a key: one of 64. Clients that make their keys share a place gain nothing: these are hashed, like all others.
 fn place(key: &[u8]) -> usize {
-    // Fibonacci hashing, of one word after the other.
-    let mix =
-        |bits: u64, word: u64| (bits.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let (words, rest) = key.as_chunks::<8>();
-    let words = words.iter().map(|word| u64::from_le_bytes(*word));
-    let rest = rest.iter().map(|byte| u64::from(*byte));
-    let bits = words.chain(rest).fold(0, mix);
-    usize::try_from(bits >> 58).unwrap_or_default() % PLACES
+    // Fibonacci hashing, of one word after the other. A `KeySink` writes whole words.
+    let mix = |bits: u64, word: &[u8; 8]| {
+        let bits = bits.rotate_left(5) ^ u64::from_le_bytes(*word);
+        bits.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    };
+    let bits = key.as_chunks().0.iter().fold(0, mix);
+    usize::try_from(bits >> 58).unwrap_or_default()
 }
 
 /// Hashes a key.

@@ -5,7 +5,7 @@
 //! leaves no tokens charged.
 
 use std::{
-    fmt, mem,
+    mem,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -128,9 +128,10 @@ type Sent<P> = Vec<(P, Result<PartAnswer<P>, <P as TransactionPart>::Failure>)>;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Transactions(Arc<Shared>);
 
+#[derive(Debug)]
 struct Shared {
     runtime: Handle,
     /// One permit for each transaction that may still begin.
@@ -169,10 +170,8 @@ impl Transactions {
     ///
     /// Dropping the future ends the wait only.
     pub async fn finish(&self, limit: Duration) -> Result<(), BackendError> {
-        match timeout(limit, self.0.room.acquire_many(MOST)).await {
-            Ok(_) => Ok(()),
-            Err(_) => Err(BackendError::late(limit)),
-        }
+        let all = timeout(limit, self.0.room.acquire_many(MOST)).await;
+        all.map(drop).map_err(|_| BackendError::late(limit))
     }
 
     /// Charges all parts or none. Refunds are in flight when the verdict is there, so that they precede the next charges
@@ -185,16 +184,7 @@ impl Transactions {
         &self,
         parts: Vec<P>,
     ) -> Result<PendingVerdict, BackendError> {
-        self.start(
-            parts,
-            |_| false,
-            |this, sent, told| async move {
-                let answers = answers(sent).await;
-                let refunds = send(refunds(&answers));
-                let _ = told.send(verdict(answers));
-                let _ = this.correct(refunds).await;
-            },
-        )
+        self.start(parts, false)
     }
 
     /// Makes corrections. Sends a correction again for 5 s while its failure [is
@@ -207,52 +197,51 @@ impl Transactions {
         &self,
         parts: Vec<P>,
     ) -> Result<PendingVerdict, BackendError> {
-        self.start(parts, P::is_retryable, |this, sent, told| async move {
-            let corrected = this.correct(sent).await;
-            let _ = told.send(corrected.map(|()| JointDecision {
-                allowed: true,
-                decisions: Decisions::rejected(0),
-            }));
-        })
+        self.start(parts, true)
     }
 
-    /// Sends the parts and runs the rest in a task, unless no part could be sent and none `is_retryable`.
-    fn start<P: TransactionPart, F>(
+    /// Sends the parts, and makes or settles the charges in a task. Fails if no part could be sent, unless it is a
+    /// correction that a later attempt may send.
+    fn start<P: TransactionPart>(
         &self,
         parts: Vec<P>,
-        is_retryable: fn(&P::Failure) -> bool,
-        run: impl FnOnce(Self, Sent<P>, oneshot::Sender<Result<JointDecision, BackendError>>) -> F,
-    ) -> Result<PendingVerdict, BackendError>
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
+        settles: bool,
+    ) -> Result<PendingVerdict, BackendError> {
         let room = Arc::clone(&self.0.room).try_acquire_owned();
         let permit = room.map_err(|_| {
             BackendError::new(format!("{MOST} transactions are in progress already"))
         })?;
         let mut sent = send(parts);
-        let is_over =
-            |answer: &Result<_, _>| answer.as_ref().is_err_and(|failure| !is_retryable(failure));
-        if sent.iter().all(|(_, answer)| is_over(answer))
+        let is_over = |failure: &_| !(settles && P::is_retryable(failure));
+        let mut first = sent.iter().map(|(_, answer)| answer.as_ref());
+        if first.all(|answer| answer.is_err_and(is_over))
             && let Some((_, Err(failure))) = sent.pop()
         {
             return Err(failure.into());
         }
         let (told, decided) = oneshot::channel();
-        let running = run(self.clone(), sent, told);
+        let this = self.clone();
         // Boxed, because the code of a task exists once for each type of its future.
         let task: BoxFuture<'static, ()> = Box::pin(async move {
-            running.await;
-            drop(permit);
+            let _permit = permit;
+            if settles {
+                let corrected = this.correct(sent).await;
+                let _ = told.send(corrected.map(|()| JointDecision {
+                    allowed: true,
+                    decisions: Decisions::rejected(0),
+                }));
+            } else {
+                let answers = answers(sent).await;
+                let refunds = send(refunds(&answers));
+                let _ = told.send(verdict(answers));
+                let _ = this.correct(refunds).await;
+            }
         });
         self.0.runtime.spawn(task);
         Ok(Box::pin(async move {
-            let ended = |_| {
-                Err(BackendError::new(
-                    "the runtime of the connections has ended",
-                ))
-            };
-            decided.await.unwrap_or_else(ended)
+            let ended = "the runtime of the connections has ended";
+            let lost = |_| Err(BackendError::new(ended));
+            decided.await.unwrap_or_else(lost)
         }))
     }
 
@@ -368,14 +357,6 @@ fn take_back(decision: &mut Decision) {
     decision.remaining += decision.granted;
     decision.granted = 0;
     decision.delay = Duration::ZERO;
-}
-
-impl fmt::Debug for Transactions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transactions")
-            .field("lost", &self.lost())
-            .finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The sets of policies that a backend decides on.
 
 use std::{
-    array, fmt,
+    array,
     sync::{Mutex, OnceLock, PoisonError},
 };
 
@@ -24,7 +24,7 @@ const SEGMENTS: usize = (u32::BITS - PLACE_BITS) as usize;
 /// Sets never move, so a look-up takes no lock, and adding a set delays no decision.
 ///
 /// ```
-/// use tower_dist_ratelimit::{Policy, Quota, backend::{Charge, toolkit::Registry}};
+/// use tower_dist_ratelimit::{Policy, Quota, backend::{Charge, Registry}};
 ///
 /// let registry = Registry::default();
 /// let set = || [Policy::new("reads", Quota::per_second(9)), Policy::new("writes", Quota::per_second(1))];
@@ -34,6 +34,7 @@ const SEGMENTS: usize = (u32::BITS - PLACE_BITS) as usize;
 /// let (state, place) = registry.find(&Charge::new(ids[1], b"client", 1)).unwrap();
 /// assert_eq!((*state, place), ("prepared", 1));
 /// ```
+#[derive(Debug)]
 pub struct Registry<S> {
     segments: [OnceLock<Segment<S>>; SEGMENTS],
     /// Number of sets; locked while one is added.
@@ -42,6 +43,7 @@ pub struct Registry<S> {
 
 type Segment<S> = Box<[OnceLock<Registered<S>>]>;
 
+#[derive(Debug)]
 struct Registered<S> {
     set: Box<[BackendPolicy]>,
     state: S,
@@ -140,12 +142,6 @@ fn wrong_charge() -> BackendError {
     BackendError::new(
         "a charge to a policy that was not registered here, or with a quota of its own to one without dynamic_quotas",
     )
-}
-
-impl<S> fmt::Debug for Registry<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registry").finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]
