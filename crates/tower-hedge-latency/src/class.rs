@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tower_attempt::PerKey;
 
-use crate::estimator::{Estimator, Lesson};
+use crate::estimator::{Estimator, QuantileTarget};
 use crate::guard::Guard;
 use crate::trigger::Percentile;
 
@@ -64,10 +64,10 @@ impl Classes {
     }
 
     /// Computes the thresholds of all classes again, after the quantile has changed.
-    pub(crate) fn apply(&self, now: u64, lesson: &Lesson) {
-        self.rest.estimator.apply(now, lesson);
+    pub(crate) fn apply(&self, now: u64, target: &QuantileTarget) {
+        self.rest.estimator.apply(now, target);
         for (_, class) in self.table.load().values() {
-            class.estimator.apply(now, lesson);
+            class.estimator.apply(now, target);
         }
     }
 

@@ -52,7 +52,7 @@ pub(crate) struct Estimator {
 
 /// The quantile to learn, and the size of its windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lesson {
+pub(crate) struct QuantileTarget {
     /// The share of calls that exceed the threshold, in billionths.
     pub(crate) above: u64,
     /// Minimum duration of a window, in microseconds.
@@ -61,7 +61,7 @@ pub(crate) struct Lesson {
     pub(crate) samples: u64,
 }
 
-impl Lesson {
+impl QuantileTarget {
     /// The quantile of latency that the threshold estimates.
     pub(crate) fn quantile(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "it is at most a billion")]
@@ -72,9 +72,9 @@ impl Lesson {
 
 /// The observed latency of a call's first attempt, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum Observation {
     /// The attempt ended after this time, or its caller gave up after this time.
-    End(u64),
+    Ended(u64),
     /// A hedge overtook the attempt after this time.
     CutOff(u64),
 }
@@ -117,10 +117,10 @@ impl Estimator {
     #[inline]
     pub(crate) fn record(
         &self,
-        seen: Seen,
+        seen: Observation,
         calls: u32,
         now: impl FnOnce() -> u64,
-        lesson: &Lesson,
+        target: &QuantileTarget,
     ) {
         // A delayed thread may add its sample to a window that has just been closed. A closed window still counts. If the
         // thread is delayed by another whole window, it adds the sample to the window that replaced the closed one.
@@ -128,40 +128,40 @@ impl Estimator {
             return;
         };
         let before = match seen {
-            Seen::End(micros) => window.ended.add(micros, calls),
-            Seen::CutOff(micros) => window.cut_off.add(micros, calls),
+            Observation::Ended(micros) => window.ended.add(micros, calls),
+            Observation::CutOff(micros) => window.cut_off.add(micros, calls),
         };
         let after = before.wrapping_add(calls);
         let now = now();
         let since = now.saturating_sub(self.refreshed.load(Relaxed));
         if after / REFRESH_SAMPLES != before / REFRESH_SAMPLES || since >= REFRESH_MICROS {
-            self.refresh(now, lesson);
+            self.refresh(now, target);
         }
     }
 
     /// Computes the threshold again, after the quantile has changed. If a threshold is known, any number of samples is
     /// enough.
-    pub(crate) fn apply(&self, now: u64, lesson: &Lesson) {
+    pub(crate) fn apply(&self, now: u64, target: &QuantileTarget) {
         // Another thread is refreshing, which takes microseconds.
-        while !self.refresh(now, lesson) {
+        while !self.refresh(now, target) {
             std::thread::yield_now();
         }
     }
 
     /// Computes the threshold. Returns `false` if another thread is refreshing.
     #[cold]
-    fn refresh(&self, now: u64, lesson: &Lesson) -> bool {
+    fn refresh(&self, now: u64, target: &QuantileTarget) -> bool {
         // Acquire pairs with the release below: the next refresh sees the current window and its opening time.
         let claim = self.busy.compare_exchange(false, true, Acquire, Relaxed);
         if claim.is_err() {
             return false;
         }
         self.refreshed.store(now, Relaxed);
-        self.rotate(now, lesson);
+        self.rotate(now, target);
         let [one, other] = &self.windows;
         // If the quantile has changed, a threshold from few samples is better than the threshold of the old quantile.
-        let least = self.threshold().map_or(lesson.samples, |_| 1);
-        if let Some(threshold) = quantile([one, other], lesson.above, least) {
+        let least = self.threshold().map_or(target.samples, |_| 1);
+        if let Some(threshold) = quantile([one, other], target.above, least) {
             self.threshold.store(threshold, Relaxed);
         }
         self.busy.store(false, Release);
@@ -170,7 +170,7 @@ impl Estimator {
 
     /// Closes the current window if its time is over and it has enough samples. Clears the previous window, which becomes
     /// the current one. Adapts the sampling rate.
-    fn rotate(&self, now: u64, lesson: &Lesson) {
+    fn rotate(&self, now: u64, target: &QuantileTarget) {
         let current = self.current.load(Relaxed);
         let [Some(full), Some(next)] = [current, 1 - current].map(|index| self.windows.get(index))
         else {
@@ -178,9 +178,9 @@ impl Estimator {
         };
         let rarity = self.rarity.load(Relaxed);
         let (calls, mut calls_before) = (full.total(), next.total());
-        let is_over = now.saturating_sub(self.opened.load(Relaxed)) >= lesson.window;
+        let is_over = now.saturating_sub(self.opened.load(Relaxed)) >= target.window;
         // A window also closes before a bucket's count could overflow.
-        let is_full = calls >> rarity >= lesson.samples;
+        let is_full = calls >> rarity >= target.samples;
         if (is_over && is_full) || calls > u64::from(u32::MAX / 2) {
             next.clear();
             calls_before = 0;
@@ -195,7 +195,7 @@ impl Estimator {
                 0
             }
             true => 0,
-            false => rarity_of(calls.max(calls_before), lesson),
+            false => rarity_of(calls.max(calls_before), target),
         };
         self.rarity.store(rarity, Relaxed);
     }
@@ -208,8 +208,8 @@ fn scattered(call: u64) -> u64 {
 }
 
 /// Returns the `rarity` of samples for this number of calls per window.
-fn rarity_of(calls: u64, lesson: &Lesson) -> u32 {
-    let plenty = lesson.samples.saturating_mul(PLENTY).max(1);
+fn rarity_of(calls: u64, target: &QuantileTarget) -> u32 {
+    let plenty = target.samples.saturating_mul(PLENTY).max(1);
     let times = (calls / plenty).checked_ilog2();
     times.unwrap_or(0).min(RAREST)
 }

@@ -26,7 +26,7 @@ pub(crate) struct Guard {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct State {
+struct GuardState {
     step: u8,
     hedges: u8,
     wins: u8,
@@ -35,7 +35,7 @@ struct State {
 impl Guard {
     /// Whether a due hedge may be sent.
     pub(crate) fn allows(&self) -> bool {
-        match State::from_word(self.state.load(Relaxed)).step {
+        match GuardState::from_word(self.state.load(Relaxed)).step {
             0 => true,
             step => {
                 // Each step halves the share of due hedges that are sent.
@@ -47,13 +47,13 @@ impl Guard {
 
     /// Records the end of a call that sent `hedges` hedges.
     pub(crate) fn record(&self, hedges: u32, won: bool) {
-        let next = |word| Some(State::from_word(word).after(hedges, won).word());
+        let next = |word| Some(GuardState::from_word(word).after(hedges, won).word());
         // `next` never returns `None`, so the update succeeds.
         let _ = self.state.fetch_update(Relaxed, Relaxed, next);
     }
 }
 
-impl State {
+impl GuardState {
     fn after(self, hedges: u32, won: bool) -> Self {
         let hedges = u32::from(self.hedges).saturating_add(hedges);
         let wins = self.wins + u8::from(won);

@@ -46,7 +46,7 @@ impl HedgeHandle {
     #[must_use]
     pub fn quantile(&self) -> Option<f64> {
         let settings = self.0.load();
-        settings.learns().then(|| settings.lesson.quantile())
+        settings.learns().then(|| settings.target.quantile())
     }
 
     /// Returns the delay from a call's start to its first hedge. Returns `None` while a percentile has too few samples.

@@ -8,7 +8,7 @@ use tower_attempt::{Budget, BuildError, HedgeOverride, Mode};
 
 use crate::class::{Class, Classes};
 use crate::counters::Counters;
-use crate::estimator::{Lesson, Seen};
+use crate::estimator::{Observation, QuantileTarget};
 use crate::trigger::{Percentile, Trigger, micros};
 
 /// The settings in effect. A handle replaces them, but a call keeps the version with which it began.
@@ -17,7 +17,7 @@ pub(crate) struct Settings {
     /// The settings of the user.
     pub(crate) knobs: Knobs,
     /// The quantile to learn, and its windows. Used only if the trigger is a percentile.
-    pub(crate) lesson: Lesson,
+    pub(crate) target: QuantileTarget,
     pub(crate) budget: Budget,
     /// Whether this layer deposits its eligible calls into the budget. Otherwise a layer above does.
     pub(crate) deposits: bool,
@@ -107,7 +107,7 @@ impl Settings {
             above: AtomicU64::new(0),
         };
         let settings = Self {
-            lesson: knobs.percentile.lesson(&Budget::unlimited()),
+            target: knobs.percentile.target(&Budget::unlimited()),
             budget: Budget::unlimited(),
             deposits: true,
             knobs,
@@ -128,16 +128,16 @@ impl Settings {
     /// Computes the fields that depend on `knobs`. If the quantile has changed, computes the learned thresholds again.
     fn resolved(mut self) -> Self {
         self.budget = self.knobs.budget(&self.budget);
-        self.lesson = self.knobs.percentile.lesson(&self.budget);
+        self.target = self.knobs.percentile.target(&self.budget);
         self.deposits = self.knobs.common.deposits();
-        let lesson = self.learns().then_some(self.lesson);
-        let above = lesson.map_or(0, |lesson| lesson.above);
+        let target = self.learns().then_some(self.target);
+        let above = target.map_or(0, |target| target.above);
         let former = self.latencies.above.swap(above, Relaxed);
-        if let Some(lesson) = lesson
+        if let Some(target) = target
             && former != above
         {
             let now = micros(self.latencies.epoch.elapsed());
-            self.latencies.classes.apply(now, &lesson);
+            self.latencies.classes.apply(now, &target);
         }
         self
     }
@@ -186,11 +186,11 @@ impl Settings {
     }
 
     /// Records a call that ends `now` and represents `calls` calls, if the trigger learns.
-    pub(crate) fn learn(&self, class: &Class, seen: Seen, calls: u32, now: Instant) {
-        if self.learns() && self.lesson.above == self.latencies.above.load(Relaxed) {
+    pub(crate) fn learn(&self, class: &Class, seen: Observation, calls: u32, now: Instant) {
+        if self.learns() && self.target.above == self.latencies.above.load(Relaxed) {
             let now = || micros(now.saturating_duration_since(self.latencies.epoch));
             let estimator = &class.estimator;
-            estimator.record(seen, calls, now, &self.lesson);
+            estimator.record(seen, calls, now, &self.target);
         }
     }
 

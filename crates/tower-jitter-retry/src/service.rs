@@ -46,7 +46,7 @@ where
         let own = protocol.retry_override(&context);
         let overridden = own.as_ref().map(|own| settings.overridden(own));
         let settings = overridden.as_ref().unwrap_or(settings);
-        let may_repeat = settings.may_repeat
+        let can_retry = settings.can_retry
             && protocol.may_retry(&context)
             && !protocol.is_retried_above(&context);
         let deadline = own.and_then(|own| own.deadline);
@@ -54,7 +54,7 @@ where
         let timer = T::Timer::start(&settings.knobs, deadline, expiry);
         let last_start = deadline.unwrap_or_else(|| settings.last_start());
         let last_start = last_start.or_earlier(expiry);
-        let saved = match may_repeat {
+        let saved = match can_retry {
             true => protocol.save(&mut request),
             false => None,
         };

@@ -21,7 +21,7 @@ pub(crate) struct Settings {
     /// Whether this layer deposits its successful calls into the budget. Otherwise a layer above does.
     pub(crate) deposits: bool,
     /// Whether a second attempt is possible.
-    pub(crate) may_repeat: bool,
+    pub(crate) can_retry: bool,
     /// The latest time for a retry, measured from the call's start.
     last_start: Option<Duration>,
     /// Whether the layer can end attempts in flight.
@@ -95,7 +95,7 @@ impl Settings {
             mode: Mode::On,
             budget: Budget::default(),
             deposits: true,
-            may_repeat: true,
+            can_retry: true,
             last_start: None,
             has_time_limits,
             seeds: Arc::new(knobs.backoff.unwrap_or_default().seeds()),
@@ -131,7 +131,7 @@ impl Settings {
         }
         self.mode = knobs.common.mode();
         self.deposits = knobs.common.deposits();
-        self.may_repeat = knobs.max_attempts() > 1 && self.mode == Mode::On;
+        self.can_retry = knobs.max_attempts() > 1 && self.mode == Mode::On;
         self.last_start = [knobs.retry_until, knobs.deadline]
             .into_iter()
             .flatten()

@@ -20,7 +20,7 @@ use super::wakers::Wakers;
 pub(super) struct Record<B, E> {
     /// The size hint of the source before it was read.
     pub(super) size: SizeHint,
-    state: Mutex<State<B, E>>,
+    state: Mutex<RecordState<B, E>>,
 }
 
 /// The output of a poll that is ready.
@@ -31,7 +31,7 @@ impl<B: Body, E> Record<B, E> {
     pub(super) fn new(source: B, limit: usize) -> Self {
         Self {
             size: source.size_hint(),
-            state: Mutex::new(State {
+            state: Mutex::new(RecordState {
                 source: Some(source),
                 error: None,
                 missed: false,
@@ -56,7 +56,7 @@ impl<B, E> Record<B, E> {
     /// Changes the state under the lock. Then, without the lock, wakes readers and drops old values.
     ///
     /// Wakes before it drops, because a source whose drop panics or takes long must not keep the other readers asleep.
-    pub(super) fn update<T>(&self, change: impl FnOnce(&mut State<B, E>) -> T) -> T {
+    pub(super) fn update<T>(&self, change: impl FnOnce(&mut RecordState<B, E>) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = change(&mut state);
         let frames = mem::take(&mut state.old_frames);
@@ -73,7 +73,7 @@ impl<B, E> Record<B, E> {
 }
 
 /// The state behind the lock of a record. No method polls, wakes or drops foreign values.
-pub(super) struct State<B, E> {
+pub(super) struct RecordState<B, E> {
     /// `None` while a reader polls it, and when it has ended or failed.
     source: Option<B>,
     /// The id of the reader that is to receive the source's error, and that error.
@@ -111,7 +111,7 @@ pub(super) enum Next<B, E> {
     Poll(Option<B>, Option<Waker>),
 }
 
-impl<B, E> State<B, E> {
+impl<B, E> RecordState<B, E> {
     /// Adds a reader, if the record has all frames. `others_ended` is true if all earlier attempts have ended.
     ///
     /// `is_mute` is true if the body's error type cannot express an interruption. The client of an interrupted mute reader
@@ -185,7 +185,7 @@ impl<B, E> State<B, E> {
     }
 }
 
-impl<B, E: From<Interrupted>> State<B, E> {
+impl<B, E: From<Interrupted>> RecordState<B, E> {
     /// Gives a reader its next recorded frame, if there is one. Otherwise registers `waker` and takes out the source.
     pub(super) fn next(&mut self, id: Id, waker: &Waker) -> Next<B, E> {
         let Some(reader) = self.readers.iter_mut().find(|reader| reader.id == id) else {

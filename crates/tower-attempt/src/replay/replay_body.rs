@@ -34,9 +34,9 @@ use super::record::Item;
 ///
 /// Nothing until a layer records the body. Then each frame takes a lock. The record and its list of frames take one
 /// allocation each, and a second reader takes three more.
-pub struct ReplayBody<S: Body>(Content<S>);
+pub struct ReplayBody<S: Body>(Inner<S>);
 
-enum Content<S: Body> {
+enum Inner<S: Body> {
     Memory(Full<Bytes>),
     /// A body, and the result of a first poll. That result is boxed, because few bodies have one.
     Source(Option<Box<First<S>>>, S),
@@ -59,15 +59,15 @@ impl<S: Body> ReplayBody<S> {
     /// Wraps a body. The body is recorded only if a layer prepares to resend its request.
     #[must_use]
     pub fn new(body: S) -> Self {
-        Self(Content::Source(None, body))
+        Self(Inner::Source(None, body))
     }
 
     pub(super) fn reader(reader: ReaderOf<S>) -> Self {
-        Self(Content::Reader(reader))
+        Self(Inner::Reader(reader))
     }
 
     pub(super) fn memory(content: Bytes) -> Self {
-        Self(Content::Memory(Full::new(content)))
+        Self(Inner::Memory(Full::new(content)))
     }
 }
 
@@ -94,7 +94,7 @@ impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
             .and_then(|first| first.as_ref().ok()?.data_ref());
         match data {
             Some(data) if data.len() as u64 == size && body.is_end_stream() => Ok(data.clone()),
-            _ => Err(Self(Content::Source(
+            _ => Err(Self(Inner::Source(
                 Some(Box::new(First { item, size })),
                 body,
             ))),
@@ -104,7 +104,7 @@ impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
     /// Returns the content, if it is in memory.
     pub(super) fn into_content(self) -> Result<Bytes, Self> {
         match self.0 {
-            Content::Memory(content) => Ok(content.into_inner().unwrap_or_default()),
+            Inner::Memory(content) => Ok(content.into_inner().unwrap_or_default()),
             _ if self.is_end_stream() => Ok(Bytes::new()),
             _ => Err(self),
         }
@@ -124,36 +124,36 @@ impl<S: Body<Data = Bytes> + Unpin> Body for ReplayBody<S> {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Item<Self::Error>> {
         match &mut self.get_mut().0 {
-            Content::Memory(content) => {
+            Inner::Memory(content) => {
                 let polled = Pin::new(content).poll_frame(cx);
                 polled.map_err(|never| match never {})
             }
-            Content::Source(first, rest) => {
+            Inner::Source(first, rest) => {
                 let polled = match first.take() {
                     Some(first) => Poll::Ready(first.item),
                     None => Pin::new(rest).poll_frame(cx),
                 };
                 polled.map_err(ReplayError::Source)
             }
-            Content::Reader(reader) => reader.poll_frame(cx),
+            Inner::Reader(reader) => reader.poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Content::Memory(content) => content.is_end_stream(),
-            Content::Source(Some(first), _) => first.item.is_none(),
-            Content::Source(None, rest) => rest.is_end_stream(),
-            Content::Reader(reader) => reader.is_end_stream(),
+            Inner::Memory(content) => content.is_end_stream(),
+            Inner::Source(Some(first), _) => first.item.is_none(),
+            Inner::Source(None, rest) => rest.is_end_stream(),
+            Inner::Reader(reader) => reader.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Content::Memory(content) => content.size_hint(),
-            Content::Source(Some(first), _) => SizeHint::with_exact(first.size),
-            Content::Source(None, rest) => rest.size_hint(),
-            Content::Reader(reader) => reader.size_hint(),
+            Inner::Memory(content) => content.size_hint(),
+            Inner::Source(Some(first), _) => SizeHint::with_exact(first.size),
+            Inner::Source(None, rest) => rest.size_hint(),
+            Inner::Reader(reader) => reader.size_hint(),
         }
     }
 }

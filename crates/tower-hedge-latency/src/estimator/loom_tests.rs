@@ -6,7 +6,7 @@ use loom::thread;
 use super::*;
 
 /// A window is full after one sample and one microsecond, and each sample is a reason to refresh.
-const EAGER: Lesson = Lesson {
+const EAGER: QuantileTarget = QuantileTarget {
     above: 0,
     window: REFRESH_MICROS,
     samples: 1,
@@ -17,8 +17,9 @@ const EAGER: Lesson = Lesson {
 fn a_window_is_closed_once_and_nothing_is_lost() {
     loom::model(|| {
         let estimator = Arc::new(Estimator::default());
-        let record =
-            |estimator: &Estimator| estimator.record(Seen::End(1), 1, || REFRESH_MICROS, &EAGER);
+        let record = |estimator: &Estimator| {
+            estimator.record(Observation::Ended(1), 1, || REFRESH_MICROS, &EAGER)
+        };
         let other = Arc::clone(&estimator);
         let other = thread::spawn(move || record(&other));
         record(&estimator);
@@ -38,8 +39,9 @@ fn a_reader_sees_no_threshold_or_a_true_one() {
     loom::model(|| {
         let estimator = Arc::new(Estimator::default());
         let writer = Arc::clone(&estimator);
-        let writer =
-            thread::spawn(move || writer.record(Seen::End(1), 1, || REFRESH_MICROS, &EAGER));
+        let writer = thread::spawn(move || {
+            writer.record(Observation::Ended(1), 1, || REFRESH_MICROS, &EAGER)
+        });
         let seen = estimator.threshold();
         assert!(matches!(seen, None | Some(2)), "{seen:?}");
         writer.join().unwrap();
@@ -53,9 +55,10 @@ fn the_next_refresh_sees_samples_that_the_last_one_missed() {
     loom::model(|| {
         let estimator = Arc::new(Estimator::default());
         let other = Arc::clone(&estimator);
-        let other =
-            thread::spawn(move || other.record(Seen::CutOff(0), 1, || REFRESH_MICROS, &EAGER));
-        estimator.record(Seen::End(1), 1, || REFRESH_MICROS, &EAGER);
+        let other = thread::spawn(move || {
+            other.record(Observation::CutOff(0), 1, || REFRESH_MICROS, &EAGER)
+        });
+        estimator.record(Observation::Ended(1), 1, || REFRESH_MICROS, &EAGER);
         other.join().unwrap();
         estimator.refresh(REFRESH_MICROS, &EAGER);
         assert_eq!(estimator.threshold(), Some(2));

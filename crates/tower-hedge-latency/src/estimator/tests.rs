@@ -9,7 +9,7 @@ use crate::trigger::micros;
 const SECOND: u64 = 1_000_000;
 
 /// The 95th percentile over windows of ten seconds.
-const P95: Lesson = Lesson {
+const P95: QuantileTarget = QuantileTarget {
     above: 50_000_000,
     window: 10 * SECOND,
     samples: 200,
@@ -18,7 +18,7 @@ const P95: Lesson = Lesson {
 /// Records a sample in each millisecond from `start` on. `latency` maps the sample's number to its latency.
 fn record(estimator: &Estimator, start: u64, count: u64, latency: impl Fn(u64) -> u64) -> u64 {
     for n in 0..count {
-        estimator.record(Seen::End(latency(n)), 1, || start + n * 1000, &P95);
+        estimator.record(Observation::Ended(latency(n)), 1, || start + n * 1000, &P95);
     }
     start + count * 1000
 }
@@ -62,12 +62,17 @@ fn a_quiet_service_keeps_its_threshold_and_a_slow_one_its_samples() {
     let now = record(&estimator, 0, 10_000, |_| 50_000);
     let before = threshold(&estimator);
     // A day later, one slow response does not change the threshold.
-    estimator.record(Seen::End(5_000_000), 1, || now + 24 * 3600 * SECOND, &P95);
+    estimator.record(
+        Observation::Ended(5_000_000),
+        1,
+        || now + 24 * 3600 * SECOND,
+        &P95,
+    );
     assert_eq!(threshold(&estimator), before);
     // A sample every ten seconds: a window is not closed before it has 200 of them.
     let estimator = Estimator::default();
     for n in 0..250 {
-        let seen = Seen::End(if n < 15 { 80_000 } else { 20_000 });
+        let seen = Observation::Ended(if n < 15 { 80_000 } else { 20_000 });
         estimator.record(seen, 1, || n * 10 * SECOND, &P95);
     }
     assert!(threshold(&estimator) > 80_000, "the first 200 still count");
@@ -77,7 +82,7 @@ fn a_quiet_service_keeps_its_threshold_and_a_slow_one_its_samples() {
 fn many_samples_at_one_instant_refresh_too() {
     let estimator = Estimator::default();
     for _ in 0..REFRESH_SAMPLES {
-        estimator.record(Seen::End(1000), 1, || 7, &P95);
+        estimator.record(Observation::Ended(1000), 1, || 7, &P95);
     }
     assert!(estimator.threshold().is_some());
 }
@@ -89,7 +94,7 @@ fn a_time_before_the_last_refresh_is_no_time_at_all() {
     let now = record(&estimator, SECOND, 1000, |_| 1000);
     let before = threshold(&estimator);
     for n in 0..100 {
-        estimator.record(Seen::End(u64::MAX), 1, || now - SECOND - n, &P95);
+        estimator.record(Observation::Ended(u64::MAX), 1, || now - SECOND - n, &P95);
     }
     assert_eq!(threshold(&estimator), before);
     assert!(before < 1100);
@@ -98,13 +103,13 @@ fn a_time_before_the_last_refresh_is_no_time_at_all() {
 #[test]
 fn extremes_do_no_harm() {
     let estimator = Estimator::default();
-    let extreme = Lesson {
+    let extreme = QuantileTarget {
         above: u64::MAX,
         window: 0,
         samples: 0,
     };
     for now in [u64::MAX, 0, u64::MAX] {
-        for seen in [Seen::End, Seen::CutOff] {
+        for seen in [Observation::Ended, Observation::CutOff] {
             estimator.record(seen(u64::MAX), u32::MAX, || now, &extreme);
             estimator.record(seen(0), u32::MAX, || now, &extreme);
         }
@@ -115,13 +120,13 @@ fn extremes_do_no_harm() {
 #[test]
 fn no_sample_is_lost_among_threads() {
     let estimator = Estimator::default();
-    let endless = Lesson {
+    let endless = QuantileTarget {
         window: u64::MAX,
         ..P95
     };
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            let record = |n| estimator.record(Seen::End(n), 1, || n, &endless);
+            let record = |n| estimator.record(Observation::Ended(n), 1, || n, &endless);
             scope.spawn(move || (0..10_000).for_each(record));
         }
     });
@@ -142,7 +147,7 @@ fn of_many_calls_one_of_sixteen_is_enough() {
             if let Some(calls) = estimator.counts_for(asked) {
                 taken += 1;
                 // 1 ms to 100 ms, evenly.
-                let seen = Seen::End(1000 * (1 + asked % 100));
+                let seen = Observation::Ended(1000 * (1 + asked % 100));
                 estimator.record(seen, calls, || now, &P95);
             }
         }
@@ -173,7 +178,7 @@ fn every_call_of_a_service_that_gets_quiet_is_a_sample_again() {
             now += micros;
             if let Some(calls) = estimator.counts_for(asked) {
                 taken += 1;
-                estimator.record(Seen::End(20_000), calls, || now, &P95);
+                estimator.record(Observation::Ended(20_000), calls, || now, &P95);
             }
         }
         taken
@@ -193,7 +198,7 @@ fn a_window_is_full_by_its_number_of_samples_and_not_of_calls() {
     estimator.rarity.store(RAREST, Relaxed);
     let record = |n| {
         let calls = 1 << estimator.rarity.load(Relaxed);
-        estimator.record(Seen::End(20_000), calls, || n * SECOND / 2, &P95);
+        estimator.record(Observation::Ended(20_000), calls, || n * SECOND / 2, &P95);
     };
     (0..200).for_each(record);
     assert_eq!(estimator.current.load(Relaxed), 0);
@@ -207,7 +212,7 @@ fn a_window_is_full_by_its_number_of_samples_and_not_of_calls() {
 #[test]
 fn the_share_above_the_threshold_is_right_when_few_of_many_calls_are_sampled() {
     for (above, samples) in [(100_000_000, 100), (50_000_000, 200), (10_000_000, 1000)] {
-        let lesson = Lesson {
+        let target = QuantileTarget {
             above,
             samples,
             ..P95
@@ -222,7 +227,7 @@ fn the_share_above_the_threshold_is_right_when_few_of_many_calls_are_sampled() {
         for call in 0..800_000 {
             if let Some(calls) = estimator.counts_for(call) {
                 // 40,000 a second.
-                estimator.record(Seen::End(draw()), calls, || 25 * call, &lesson);
+                estimator.record(Observation::Ended(draw()), calls, || 25 * call, &target);
             }
         }
         assert!(estimator.rarity.load(Relaxed) > 0);
@@ -256,12 +261,12 @@ fn no_rhythm_of_the_calls_hides_from_the_samples() {
 #[test]
 fn a_window_without_end_is_closed_before_its_counts_overflow() {
     let estimator = Estimator::default();
-    let endless = Lesson {
+    let endless = QuantileTarget {
         window: u64::MAX,
         ..P95
     };
     for _ in 0..100 {
-        estimator.record(Seen::End(20_000), u32::MAX / 10, || 7, &endless);
+        estimator.record(Observation::Ended(20_000), u32::MAX / 10, || 7, &endless);
         let all = estimator.windows.each_ref().map(Sample::total);
         assert!(
             all.iter().all(|calls| *calls < u64::from(u32::MAX)),
@@ -280,8 +285,8 @@ fn calls_that_were_cut_off_do_not_lower_the_threshold() {
     for n in 0..10_000_u64 {
         let (took, limit) = (1000 * (1 + n % 100), 50_000 + 1000 * (n * 7 % 53));
         let seen = match took > limit {
-            true => Seen::CutOff(limit),
-            false => Seen::End(took),
+            true => Observation::CutOff(limit),
+            false => Observation::Ended(took),
         };
         estimator.record(seen, 1, || n * 1000, &P95);
     }
@@ -300,10 +305,10 @@ fn hedges_that_answer_immediately_do_not_hold_the_threshold() {
         let slower = if n < 20_000 { 0 } else { 20_000 };
         let took = 200_000 + 1000 * (n * 37 % 100) + slower;
         let seen = match estimator.threshold() {
-            Some(trigger) if took > trigger => Seen::CutOff(trigger + 1),
-            _ => Seen::End(took),
+            Some(trigger) if took > trigger => Observation::CutOff(trigger + 1),
+            _ => Observation::Ended(took),
         };
-        late += u64::from(n >= 90_000 && matches!(seen, Seen::CutOff(_)));
+        late += u64::from(n >= 90_000 && matches!(seen, Observation::CutOff(_)));
         estimator.record(seen, 1, || n * 1000, &P95);
     }
     assert!((300..=700).contains(&late), "{late} of 10,000");
@@ -317,7 +322,7 @@ fn latencies_in_lockstep_refresh_the_threshold_within_100_ms() {
     for n in 0..2_000_u64 {
         // 25 latencies in turn, each in its own bucket, a hundred calls a second.
         let now = n * step;
-        let seen = Seen::End(10_000 + 1_000 * (n % 25));
+        let seen = Observation::Ended(10_000 + 1_000 * (n % 25));
         estimator.record(seen, 1, || now, &P95);
         let refreshed = estimator.refreshed.load(Relaxed);
         latest = latest.max(now - refreshed);
@@ -332,7 +337,7 @@ fn another_quantile_is_read_from_the_present_samples() {
     // 1 ms to 100 ms, evenly.
     let now = record(&estimator, 0, 300, |n| 1000 * (1 + n % 100));
     assert!((94_000..=98_000).contains(&threshold(&estimator)));
-    let p99 = Lesson {
+    let p99 = QuantileTarget {
         above: 10_000_000,
         samples: 1_000,
         ..P95
@@ -341,12 +346,12 @@ fn another_quantile_is_read_from_the_present_samples() {
     assert!((98_000..=102_000).contains(&threshold(&estimator)));
     // The threshold continues to follow before it has 1,000 samples.
     for n in 0..200 {
-        estimator.record(Seen::End(200_000), 1, || now + n * 1000, &p99);
+        estimator.record(Observation::Ended(200_000), 1, || now + n * 1000, &p99);
     }
     assert!(threshold(&estimator) > 190_000);
     estimator.apply(
         now,
-        &Lesson {
+        &QuantileTarget {
             above: 500_000_000,
             samples: 100,
             ..P95
@@ -361,7 +366,7 @@ fn another_quantile_of_too_few_samples_stays_unknown() {
     let now = record(&estimator, 0, 50, |_| 20_000);
     estimator.apply(
         now,
-        &Lesson {
+        &QuantileTarget {
             above: 10_000_000,
             samples: 1_000,
             ..P95

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tower_attempt::{Budget, BuildError};
 
-use crate::estimator::Lesson;
+use crate::estimator::QuantileTarget;
 
 /// The slowest 5 % of requests are late (Dean and Barroso, *The Tail at Scale*).
 const QUANTILE: f64 = 0.95;
@@ -52,13 +52,13 @@ impl Percentile {
     ///
     /// If the budget pays for fewer hedges than the default quantile needs, the quantile rises. Otherwise the tokens
     /// would go to the first late calls instead of the slowest. An explicit quantile stays.
-    pub(crate) fn lesson(&self, budget: &Budget) -> Lesson {
+    pub(crate) fn target(&self, budget: &Budget) -> QuantileTarget {
         let wanted = self.share();
         // A budget that refills only with time pays for no particular share of the calls.
         let affordable = budget.share().filter(|ratio| *ratio > 0.0);
         let affordable = affordable.filter(|_| self.quantile.is_none());
         let above = billionths(affordable.map_or(wanted, |ratio| ratio.min(wanted)));
-        Lesson {
+        QuantileTarget {
             above,
             window: micros(self.window()),
             samples: MIN_SAMPLES.max((SAMPLES_BEYOND * WHOLE).div_ceil(above)),
@@ -171,25 +171,25 @@ mod tests {
         }
     }
 
-    fn lesson(quantile: f64, budget: &Budget) -> Lesson {
-        percentile(quantile).lesson(budget)
+    fn target(quantile: f64, budget: &Budget) -> QuantileTarget {
+        percentile(quantile).target(budget)
     }
 
     #[test]
     fn the_default_quantile_is_never_lower_than_the_budget_can_pay_for_and_an_explicit_one_stays() {
-        let default = |budget| Percentile::default().lesson(&budget).above;
+        let default = |budget| Percentile::default().target(&budget).above;
         assert_eq!(default(Budget::unlimited()), 50_000_000);
         assert_eq!(default(Budget::ratio(0.2)), 50_000_000);
         assert_eq!(default(Budget::ratio(0.02)), 20_000_000);
         assert_eq!(default(Budget::ratio(0.0).per_second(10)), 50_000_000);
-        let set = |budget| lesson(0.9, &budget).above;
+        let set = |budget| target(0.9, &budget).above;
         assert_eq!(set(Budget::unlimited()), 100_000_000);
         assert_eq!(set(Budget::ratio(0.02).per_second(1)), 100_000_000);
     }
 
     #[test]
     fn a_higher_percentile_takes_more_samples() {
-        let samples = |quantile| lesson(quantile, &Budget::unlimited()).samples;
+        let samples = |quantile| target(quantile, &Budget::unlimited()).samples;
         assert_eq!(samples(0.5), 100);
         assert_eq!(samples(0.9), 100);
         assert_eq!(samples(0.95), 200);

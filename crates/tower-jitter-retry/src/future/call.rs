@@ -118,7 +118,7 @@ where
         // Do not retry if a layer below has exhausted its retries, or if this request is a retry of a layer above. A
         // layer that never retries does not check.
         if verdict.is_retry()
-            && self.settings.may_repeat
+            && self.settings.can_retry
             && (protocol.was_given_up(&mut self.context, &outcome)
                 || protocol.is_retried_above(&self.context))
         {

@@ -8,7 +8,7 @@ use tower_service::Service;
 
 use super::super::Outcome;
 use super::{HedgeState, Race};
-use crate::estimator::Seen;
+use crate::estimator::Observation;
 use crate::losers::Losers;
 use crate::trigger::micros;
 use crate::{Event, HedgeInfo, SkipReason, StopReason};
@@ -90,7 +90,7 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
         let class = self.class();
         if let Some(calls) = class.estimator.counts_for(call) {
             let now = Instant::now();
-            if let Some(seen) = self.seen(overtaken, now) {
+            if let Some(seen) = self.observation(overtaken, now) {
                 settings.learn(class, seen, calls, now);
             }
         }
@@ -109,16 +109,16 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
     /// - The attempt failed, or the caller dropped the call, before the trigger: `None`, because a response might have
     ///   taken any time.
     /// - The same after the trigger: the call counts as late, so that a stalled service does not seem fast.
-    fn seen(&self, overtaken: bool, now: Instant) -> Option<Seen> {
+    fn observation(&self, overtaken: bool, now: Instant) -> Option<Observation> {
         let has_failed = self.failed_after.is_some();
         let out = now.saturating_duration_since(self.start);
         let out = self.failed_after.unwrap_or(out);
         if overtaken && !has_failed {
-            return Some(Seen::CutOff(micros(out)));
+            return Some(Observation::CutOff(micros(out)));
         }
         let has_succeeded = !has_failed && self.reason == StopReason::Success;
         let is_late = || self.learned.is_some_and(|delay| out >= delay);
-        (has_succeeded || is_late()).then(|| Seen::End(micros(out)))
+        (has_succeeded || is_late()).then(|| Observation::Ended(micros(out)))
     }
 
     /// Counts the hedges that shadow mode would have sent by now.

@@ -34,12 +34,12 @@ where
     ) -> Outcome<S, Req> {
         self.settings.counters.stop(reason);
         self.stop(reason);
-        let is_in_vain = !matches!(
+        let marks_failure = !matches!(
             reason,
             StopReason::Fatal | StopReason::NotResendable | StopReason::NotReady
         );
         // Marks the failure, so that layers above do not retry it.
-        if is_in_vain && self.settings.may_repeat {
+        if marks_failure && self.settings.can_retry {
             self.protocol.give_up(&self.context, &mut outcome);
         }
         let is_on = self.settings.mode == Mode::On;
