@@ -34,8 +34,8 @@ use crate::{BuildError, Decision, Policy};
 
 /// A store of limits that decides on requests.
 ///
-/// The trait is object safe, and not stable before 0.2. The kit in `conformance` (a feature) checks the promises below;
-/// each row names its check. The [arithmetic](crate::arithmetic) decides as they say.
+/// The trait is object safe, and not stable before 0.2. The conformance kit (feature `conformance`) checks the promises
+/// below; each row names its check. The [arithmetic](crate::arithmetic) keeps the promises about decisions.
 ///
 /// | promise | check |
 /// |---|---|
@@ -43,20 +43,20 @@ use crate::{BuildError, Decision, Policy};
 /// | A decision has the quota's limit, the granted and the remaining tokens, and a leaky queue's delay. | `decisions` |
 /// | A charge grants at least its cost and at most [`up_to`](Charge::up_to), of the free tokens. | `decisions` |
 /// | `retry_after` is zero if allowed, and `None` if the cost is above the burst. Otherwise it is exact: one nanosecond (or the clock's grain) earlier the same request is rejected. | `decisions`, `retry` |
-/// | `reset_after` is the time until nothing counts, of allowed and of rejected requests. After it the key is as good as unused. | `decisions`, `expiry` |
+/// | `reset_after` is the time until the key is as good as unused, for allowed and for rejected requests. | `decisions`, `expiry` |
 /// | A charge of zero cost writes nothing. A rejected charge writes only a change of the key's [quota](Charge::quota). | `nothing written` |
-/// | [`settle`](Self::settle) with a positive `delta` takes tokens even if there are fewer, as a debt. With a negative one it returns at most a charge's cost, up to a full quota. | `refunds` |
+/// | [`settle`](Self::settle) with a positive `delta` takes tokens even if too few are free; the key is then in debt. With a negative `delta` it returns at most the cost of each charge, and never more than the used tokens. | `refunds` |
 /// | [`reset`](Self::reset) forgets one key and no other. | `reset` |
 /// | A key is any bytes, from none to 64 KiB. No two keys share a state. | `keys` |
 /// | Concurrent requests get exactly the free tokens. | `racing` |
 /// | [`acquire`](Self::acquire) is one atomic step: it makes all charges, or none. In a rejected set, the decision of a policy without a shortage is `allowed`, with nothing granted. | `all or nothing` |
-/// | A charge's quota holds from then on, and used tokens stay used. The next charge without a quota has the policy's own. | `dynamic quotas` |
+/// | A charge's quota is in force until another charge changes it, and used tokens stay used. A charge without a quota puts the policy's own quota in force. | `dynamic quotas` |
 ///
 /// No check covers these promises:
 ///
-/// - An answer that comes [`Later`](Answer::Later) is not retried, and the caller may drop it at any time. A request that is
-///   in flight to a server then stays charged.
-/// - Answers need no timeout of their own: a caller waits at most its
+/// - An answer is a future if it comes [`Later`](Answer::Later). The caller may drop the future at any time. If the
+///   charge is then in flight to a server, it stays charged. The caller does not retry a failed answer.
+/// - The future needs no timeout of its own: a caller waits at most its
 ///   [`backend_timeout`](crate::RateLimitLayerBuilder::backend_timeout).
 pub trait Backend: Any + Send + Sync {
     /// Returns the maximum number of policies that one `acquire` decides together. Building a limiter with more fails.
@@ -68,12 +68,12 @@ pub trait Backend: Any + Send + Sync {
         16
     }
 
-    /// Returns whether a decision takes a round trip, so that a [deny cache](crate::RateLimitLayerBuilder::deny_cache)
-    /// saves time.
+    /// Returns whether a decision takes a round trip to a server. If not, a
+    /// [deny cache](crate::RateLimitLayerBuilder::deny_cache) is of no use.
     ///
     /// # Default
     ///
-    /// `true`. The cache holds only answers that came [`Later`](Answer::Later).
+    /// `true`. The deny cache holds only answers that came [`Later`](Answer::Later).
     fn is_remote(&self) -> bool {
         true
     }
@@ -84,18 +84,18 @@ pub trait Backend: Any + Send + Sync {
     ///
     /// # Errors
     ///
-    /// A policy with a name, quota or algorithm that this backend does not support. Then none is registered.
+    /// A policy with a name, quota or algorithm that this backend does not support. Then no policy is registered.
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError>;
 
     /// Makes all charges, or none. They belong to policies of one `register` call, each policy at most once.
     ///
-    /// `out` has one place per charge. [`Answer::Done`] means that all decisions are written there.
+    /// `out` has one decision per charge. A backend that returns [`Answer::Done`] has written all of them.
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer;
 
     /// Corrects charges: takes `delta` more tokens for each, even if there are fewer. A negative `delta` returns
     /// tokens, at most the cost of each charge.
     ///
-    /// The verdict has no decisions and is `true`.
+    /// A successful answer is `true` and has no decisions.
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer;
 
     /// Forgets the used tokens of a key under a policy.
@@ -104,8 +104,8 @@ pub trait Backend: Any + Send + Sync {
 
 /// A shared backend: for several layers, for a layer and a [`Limiter`](crate::Limiter), or chosen at run time.
 ///
-/// Over one backend, equal sets of policies are one set: limiters with equal sets share their counts. Give limits that
-/// must not share counts different names.
+/// Limiters over one backend share their counts if their sets of policies are equal. Give policies different names if
+/// their counts must be separate.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -3,17 +3,17 @@ use std::{fmt, future::Future, pin::Pin};
 use super::BackendError;
 use crate::Decisions;
 
-/// A boxed future, as `futures` spells it.
+/// An owned, boxed future that is `Send`, as in the `futures` crate.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A backend's answer. It comes now, without an allocation, or later.
+/// A backend's answer: available now, without an allocation, or a future.
 #[non_exhaustive]
 pub enum Answer {
-    /// The decisions are in the caller's `out`. Holds whether every policy allows the request.
+    /// The decisions are in the caller's `out`. The value says whether every policy allows the request.
     Done(bool),
     /// The backend did not decide.
     Failed(BackendError),
-    /// The request is in flight, and this future resolves to the decisions. It was encoded before, not in the future.
+    /// The future of the decisions. It borrows nothing from the charges: they were encoded before.
     Later(BoxFuture<'static, Result<JointDecision, BackendError>>),
 }
 

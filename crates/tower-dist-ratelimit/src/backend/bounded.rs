@@ -13,10 +13,10 @@ use tokio::{
 
 use super::{BackendError, BoxFuture};
 
-/// The timeout where none can be set. A server on the same network answers in one or two milliseconds.
+/// The default timeout, 50 ms. A server on the same network answers in one or two milliseconds.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
 
-/// A backend's answer, awaited no longer than the timeout.
+/// A future that awaits a backend's answer until the timeout.
 ///
 /// The mutex is never locked. It makes a future that is only `Send` also `Sync`, so the layer's future is `Sync`
 /// whenever the inner service's future is.
@@ -24,12 +24,12 @@ pub(crate) struct Bounded<T> {
     answer: Mutex<BoxFuture<'static, Result<T, BackendError>>>,
     end: Instant,
     deadline: Duration,
-    /// Made at the first pending poll.
+    /// Created when the answer is first pending.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<T> Bounded<T> {
-    /// The timeout counts from now.
+    /// Awaits `answer`. The timeout starts now.
     pub(crate) fn new(
         deadline: Duration,
         answer: BoxFuture<'static, Result<T, BackendError>>,
@@ -58,7 +58,7 @@ impl<T> Future for Bounded<T> {
             return Poll::Ready(answer);
         }
         let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(*end)));
-        // An answer that uses up the task's budget does not hide the timeout.
+        // `unconstrained`, so that the timeout fires even if the answer's poll used up tokio's cooperative budget.
         let late = Pin::new(&mut unconstrained(timer.as_mut())).poll(cx);
         late.map(|()| Err(BackendError::late(*deadline)))
     }

@@ -7,7 +7,7 @@ use crate::Quota;
 pub struct PolicyId(u32);
 
 impl PolicyId {
-    /// The id of this number, which the backend chooses.
+    /// The id with this number. A backend chooses the numbers of its policies.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self(number)
@@ -32,17 +32,20 @@ pub struct Charge<'a> {
     pub key: &'a [u8],
     /// The number of tokens. A charge of zero cost takes nothing.
     pub cost: u64,
-    /// The maximum grant: all free tokens up to this number. Below the cost it is the cost. The decision's
-    /// [`granted`](crate::Decision::granted) has the number. A leaky queue grants only the cost, and zero cost grants
-    /// nothing.
+    /// The maximum grant, in tokens: an allowed charge takes all free tokens up to this number, and at least its cost.
+    /// [`granted`](crate::Decision::granted) is the number of tokens that it took. A leaky queue grants only the cost.
+    /// A charge of zero cost grants nothing.
     pub up_to: u64,
-    /// A quota for this key from now on, in place of the policy's own. An error if the policy has no
+    /// A quota for this key from now on, in place of the policy's own. The charge fails if the policy has no
     /// [`dynamic_quotas`](crate::Policy::dynamic_quotas).
     ///
-    /// Used tokens stay used. They drain at the former quota's rate until this charge, and then at this quota's rate,
-    /// also if the charge is rejected. Zero cost, a refund and a quota of zero change no quota. A lower limit rejects a
-    /// key that has used more until enough tokens are back. A higher limit admits immediately. A limit of zero rejects
-    /// every cost. Windows keep their length and take only the limit.
+    /// - Used tokens stay used. They drain at the former quota's rate until this charge, and then at this quota's rate,
+    ///   even if this charge is rejected.
+    /// - If the limit is lower than before, requests are rejected until enough used tokens have drained. If it is
+    ///   higher, the new tokens are free immediately.
+    /// - A quota of zero rejects every cost. It does not change the quota in force, and neither does a charge of zero
+    ///   cost or a refund.
+    /// - In algorithms with windows, only the limit changes; the window keeps its length.
     pub quota: Option<Quota>,
 }
 
@@ -70,7 +73,7 @@ impl<'a> Charge<'a> {
         }
     }
 
-    /// The same charge with a maximum grant of this many tokens.
+    /// The same charge with a maximum grant of `tokens`.
     #[must_use]
     pub const fn up_to(self, tokens: u64) -> Self {
         Self {
@@ -89,7 +92,7 @@ impl<'a> Charge<'a> {
     }
 }
 
-/// The policy, key and quota of a charge, kept longer than its request.
+/// The policy, key and quota of a charge that is stored after its request has ended.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnedCharge {
     policy: PolicyId,
@@ -98,7 +101,8 @@ pub(crate) struct OwnedCharge {
 }
 
 impl OwnedCharge {
-    /// Longest key in bytes that is stored without a request in flight, so that clients cannot fill the memory.
+    /// Longest key, in bytes, that is stored after its request has ended. The bound keeps clients from filling the
+    /// memory.
     pub(crate) const LONGEST_KEY: usize = 1_000;
 
     pub(crate) fn of(charge: &Charge<'_>) -> Self {

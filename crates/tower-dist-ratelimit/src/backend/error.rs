@@ -1,16 +1,17 @@
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
-/// A backend did not decide: it is unreachable, it did not answer within the timeout, or its answer is invalid.
+/// The error of a backend that did not decide: it is unreachable or busy, did not answer in time, or its answer is
+/// invalid.
 ///
-/// On a decision the [`FailureMode`](crate::FailureMode) applies: a layer never returns this error, and
-/// [`Limiter`](crate::Limiter) returns it only with [`FailureMode::Closed`](crate::FailureMode::Closed). Refunds,
-/// resets and returned leases report it with every failure mode. [`Memory`](super::Memory) fails only on a policy that
-/// is not registered, and on a quota that the policy's algorithm cannot count.
+/// If a decision fails, the [`FailureMode`](crate::FailureMode) decides instead. So a layer never returns this error,
+/// and [`Limiter`](crate::Limiter) returns it only with [`FailureMode::Closed`](crate::FailureMode::Closed). Refunds,
+/// resets and returned leases return this error in every failure mode. [`Memory`](super::Memory) fails only if a
+/// charge's policy is not registered, or if a charge has a quota but its policy has no dynamic quotas.
 #[derive(Clone, Debug)]
 pub struct BackendError {
     late: bool,
     busy: bool,
-    /// `None`: the circuit breaker is open. A cause in an `Arc` would cost an allocation.
+    /// `None` if the circuit breaker is open, because an `Arc` would cost an allocation for each such error.
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
@@ -27,7 +28,7 @@ impl fmt::Display for CircuitOpen {
 impl Error for CircuitOpen {}
 
 impl BackendError {
-    /// A failure with this cause, which may be text.
+    /// The error of a failure with this cause, which may be text.
     #[must_use]
     pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self {
@@ -53,7 +54,8 @@ impl BackendError {
         }
     }
 
-    /// A failure with this cause that charged nothing, of a backend that still answers: a later attempt may succeed.
+    /// The error of a backend that works but could not serve this request, such as with a full queue. Nothing was
+    /// charged, and a later attempt may succeed.
     ///
     /// ```
     /// use tower_dist_ratelimit::backend::BackendError;
@@ -74,7 +76,7 @@ impl BackendError {
         self.busy
     }
 
-    /// A failure of a backend that did not answer within this timeout.
+    /// The error of a backend that did not answer within the timeout `deadline`.
     #[must_use]
     pub fn late(deadline: Duration) -> Self {
         Self {
