@@ -1,7 +1,7 @@
 use crate::backend::{Answer, BoxFuture};
 
-/// Runs an action before and after an operation of the backend, also if the caller drops the operation. An operation
-/// that returns tokens takes effect at some time in between.
+/// Runs an action twice: before and after an operation of the backend, even if the caller drops the operation. The
+/// operation takes effect at an unknown time between the two runs, so one run could come too early or too late.
 pub(crate) struct Around<F: Fn()>(F);
 
 impl<F: Fn() + Send + 'static> Around<F> {

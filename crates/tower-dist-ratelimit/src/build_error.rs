@@ -30,7 +30,7 @@ impl BuildError {
         Self::of(field, &value, &bound)
     }
 
-    // One copy for all types of values.
+    // Not generic, so that it is compiled only once.
     fn of(field: &'static str, value: &dyn fmt::Display, bound: &dyn fmt::Display) -> Self {
         Self {
             policy: None,
@@ -53,7 +53,7 @@ impl BuildError {
         self.policy.as_deref()
     }
 
-    /// The name of the setter.
+    /// The name of the setting, in most cases the name of its setter.
     #[must_use]
     pub fn field(&self) -> &str {
         self.field

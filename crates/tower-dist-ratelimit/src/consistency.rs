@@ -32,24 +32,27 @@ pub enum Consistency {
     /// This instance pays for tokens of frequently requested keys in advance, and spends them without a
     /// round trip.
     ///
-    /// A key is leased from 16 requests per lease time. Refills run in the background, one at a time per
-    /// key, and start before the tokens run out. A refill requests up to three quarters of the tokens that
-    /// this instance needs in a lease time. It takes at most a quarter of the tokens that remain in the
-    /// backend, or the tokens of 16 requests if that is more (and no more than a quarter of the burst).
-    /// Requests for other keys, with a [leaky queue](crate::Policy::leaky_queue) or outside of a runtime are
-    /// decided exactly.
+    /// A key is leased if it has at least 16 requests per lease time. Refills run in the background, one at a
+    /// time per key, and start before the tokens run out. A refill requests up to three quarters of the tokens
+    /// that this instance needs in a lease time. It takes at most a quarter of the tokens that remain in the
+    /// backend. If that is less than 16 requests cost, it takes up to the tokens of 16 requests, but at most a
+    /// quarter of the burst.
+    ///
+    /// The backend decides exactly on requests for other keys, on requests outside of a tokio runtime, and on
+    /// a [leaky queue](crate::Policy::leaky_queue).
     ///
     /// [`Decision::remaining`](crate::Decision::remaining) includes the tokens leased here. A
     /// [peek](crate::Limiter::peek) reports the tokens in the backend without them.
     ///
-    /// Choose a lease time of at least six round trips. A longer one saves more of them, and admits more
-    /// above the limit. While the [circuit is open](crate::FailureMode), leases are spent until they end.
+    /// Choose a lease time of at least six round trips. A longer lease time saves more round trips, and admits
+    /// more above the limit. While the [circuit is open](crate::FailureMode), existing leases are spent until
+    /// they end.
     ///
     /// # Over-admission
     ///
     /// In any interval D, a fleet admits at most the tokens that the backend admits in D + the lease time.
-    /// Neither the number of instances nor a crash changes that bound. It equals the limit with a burst
-    /// that is larger by the rate times the lease time.
+    /// Neither the number of instances nor a crash changes that bound. In other words, the burst is larger by
+    /// the rate times the lease time.
     ///
     /// A lease ends one lease time after the *request* for it. The instance measures the time by its own
     /// clock, which stops while a machine is suspended. Unused tokens expire with the lease. Before that,
@@ -57,19 +60,19 @@ pub enum Consistency {
     ///
     /// # Above the limit
     ///
-    /// If the backend grants fewer tokens than requested, it decides requests without tokens one by one. If
-    /// the shortage continues, this instance rejects them for the time of 2, 4, 8 and finally 16 requests,
-    /// at most one lease time. Then the next request calls the backend. `retry_after` covers that time, or
-    /// the backend's own wait if that is longer. Requests that cost less than the rejected one go to the
-    /// backend. So an overloaded fleet admits the full limit, in bursts, with one round trip per 16
-    /// requests.
+    /// If the backend grants fewer tokens than requested, it decides one by one on requests that find no
+    /// leased tokens. If the shortage continues, this instance rejects such requests during a pause, and then
+    /// calls the backend again. The pause lasts for 2, 4, 8 and finally 16 requests, but at most one lease
+    /// time. `retry_after` is the remaining pause, or the backend's own wait if that is longer. A request that
+    /// costs less than the rejected one still goes to the backend. So an overloaded fleet admits the full
+    /// limit, in bursts, with one round trip per 16 requests.
     ///
     /// # Cost
     ///
-    /// 230 kB per limiter. A request that is paid for from a lease does not wait. It takes no lock and
-    /// allocates nothing, unless it starts a refill.
+    /// 230 kB per limiter. A request that spends leased tokens does not wait. It takes no lock and allocates
+    /// nothing, unless it starts a refill.
     Leased(Duration),
-    /// This instance decides by a local copy of the counts, and exchanges usage with the backend at this
+    /// This instance decides with a local copy of the counts, and exchanges usage with the backend at this
     /// interval.
     ///
     /// Over-admission is unbounded: in one interval, each instance can admit the burst and the tokens of
@@ -91,7 +94,7 @@ pub enum Consistency {
 /// Timers have a resolution of 1 ms, and a lease shorter than a few round trips saves none.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The maximum of every timeout.
+/// The same maximum as for every timeout.
 const LONGEST: Duration = Duration::from_secs(60);
 
 impl Consistency {

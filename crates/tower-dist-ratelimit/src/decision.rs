@@ -52,7 +52,7 @@ pub struct Decision {
     /// window has ended. Rounded up to a nanosecond.
     pub reset_after: Duration,
     /// The time that an allowed request waits for its turn in a [leaky queue](crate::Policy::leaky_queue), rounded up
-    /// to a nanosecond. Its tokens are charged for that time. Zero with all other algorithms.
+    /// to a nanosecond. Zero with all other algorithms.
     pub delay: Duration,
 }
 

@@ -30,9 +30,9 @@
 //!
 //! | backend | scope | use | a decision | drawback |
 //! |---|---|---|---|---|
-//! | [`Memory`] | one process | one process, or a share of the limit for each | never waits | N processes behind a load balancer admit N times the limit |
+//! | [`Memory`] | one process | one process, or a part of the limit for each of several processes | never waits | N processes behind a load balancer admit N times the limit |
 //! | `Redis` (crate `tower-dist-ratelimit-redis`) | a fleet, by the server's clock | exact limits | waits for one round trip; 3 to 6 µs of server time, 0.2 µs for a hot key | a server to operate; a Cluster decides keys of different slots separately |
-//! | `Memcached` (crate `tower-dist-ratelimit-memcached`) | a fleet, mostly by each machine's clock | a server that exists already | waits for one or two round trips; 1 µs of server time per counter or value | clocks that differ by `s` admit what the limit allows in `s` more; a full server evicts counts; contended buckets take more round trips |
+//! | `Memcached` (crate `tower-dist-ratelimit-memcached`) | a fleet, mostly by each machine's clock | a server that exists already | waits for one or two round trips; 1 µs of server time per counter or value | if clocks differ by a time T, the fleet admits in addition what the limit allows in T; a full server evicts counts; contended buckets take more round trips |
 //! | `CasBackend` (feature `cas`) | a fleet, by each machine's clock | a database with compare-and-swap that exists already | waits for two round trips, one for a rejection | as with `Memcached`; writers of one key take turns |
 //!
 //! # Consistency

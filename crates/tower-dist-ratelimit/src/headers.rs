@@ -29,7 +29,7 @@ pub(crate) const X_RATELIMIT: [HeaderName; 3] = [
 /// | `q` | the tokens that a client can use within a window: the limit, or the burst where that is larger |
 /// | `w` | the seconds in which `q` tokens come back, rounded up; left out below one second |
 /// | `r` | the remaining tokens, at most `q` |
-/// | `t` | the seconds until the bucket is full again, or until the same request can pass if it was rejected |
+/// | `t` | the seconds until the bucket is full again; for a rejected request, until the same request can pass |
 ///
 /// So `q / w` is the rate that a client can sustain: 5 per second with a burst of 10 are `q=10;w=2`. The headers have one member
 /// per policy. Headers of the inner service stay. Every rejection carries `Retry-After`, also without these headers.
@@ -40,14 +40,14 @@ pub(crate) const X_RATELIMIT: [HeaderName; 3] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum ResponseHeaders {
-    /// Every response. The default, because a client can stay within a limit that it sees.
+    /// Every response. This is the default, because a client that sees a limit can stay within it.
     #[default]
     Always,
     /// Rejections only.
     OnRejection,
     /// Rejections, and responses with at most this share of the burst remaining: above 0, at most 1.
     NearLimit(f64),
-    /// None.
+    /// No response.
     Never,
 }
 
@@ -63,7 +63,7 @@ impl ResponseHeaders {
     }
 }
 
-/// The value of `RateLimit-Policy`. `None` without policies.
+/// Returns the value of `RateLimit-Policy`, or `None` without policies.
 pub(crate) fn policies<'a>(
     policies: impl Iterator<Item = (&'a str, Quota)>,
 ) -> Option<HeaderValue> {
@@ -79,7 +79,7 @@ pub(crate) fn policies<'a>(
     text.finish()
 }
 
-/// The value of `RateLimit`. `None` without decisions.
+/// Returns the value of `RateLimit`, or `None` without decisions.
 pub(crate) fn state<'a>(
     decided: impl Iterator<Item = (&'a str, &'a Decision)>,
 ) -> Option<HeaderValue> {
@@ -104,7 +104,8 @@ pub(crate) fn x_ratelimit(most: u64, decision: &Decision) -> Box<[(HeaderName, H
         .collect()
 }
 
-/// The time until the state of a client changes. `None` if it never changes.
+/// Returns the time until the client's usage is zero again, or after a rejection the wait for the same request. `None` if that
+/// request can never pass.
 fn wait(decision: &Decision) -> Option<Duration> {
     if decision.allowed {
         Some(decision.reset_after)
@@ -125,7 +126,7 @@ fn integer(number: u64) -> HeaderValue {
     text.finish().unwrap_or_else(|| HeaderValue::from(number))
 }
 
-/// A quoted text. For printable ASCII, it is both a string of structured fields and one of JSON.
+/// Quotes a text. For printable ASCII, the result is both a string of a structured field and a JSON string.
 pub(crate) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('\\', r"\\").replace('"', r#"\""#))
 }

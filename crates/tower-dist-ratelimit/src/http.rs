@@ -19,10 +19,11 @@ use crate::{
     limits::{Limits, Outcome, Question, Rule},
 };
 
-/// Whether a request is exempt.
+/// A user's function that returns whether a request is exempt.
 pub(crate) type Exempt = Box<dyn Fn(RequestParts<'_>) -> bool + Send + Sync>;
 
-/// Whether a response refunds its request. `None` is a failed inner service.
+/// A user's function that returns whether to refund a request. Its argument is the response, or `None` if the inner service
+/// failed.
 pub(crate) type RefundWhen = Box<dyn Fn(Option<ResponseHead<'_>>) -> bool + Send + Sync>;
 
 /// The settings and the state of one HTTP layer, shared by all its services.
@@ -46,7 +47,7 @@ pub(crate) struct Answers {
 impl HttpLimits {
     #[inline]
     pub(crate) fn decide<B>(&self, question: &mut Question, request: &Request<B>) -> Outcome {
-        // Built for each use: copying a view that was just written takes longer.
+        // A new view for each use, because copying a view that was just written takes longer.
         let head = || RequestParts::new(request);
         if self.answers.exempt.iter().any(|exempt| exempt(head())) {
             return Outcome::Pass { charged: false };
@@ -55,7 +56,7 @@ impl HttpLimits {
         self.limits.decide(question, look)
     }
 
-    /// The headers for the response to a request that passes, if it gets any.
+    /// Returns the headers for the response to a request that passes, if the settings ask for headers.
     fn stamp(self: &Arc<Self>, decided: Decided<'_>) -> Option<Stamp> {
         let answers = &self.answers;
         // A shadow limit is invisible to clients.
@@ -72,7 +73,7 @@ impl HttpLimits {
         }
     }
 
-    /// Gives a request that passes its handle, and returns the work that remains for its response.
+    /// Inserts a handle into a request that passes, if the layer has handles. Returns the remaining work on the response.
     #[inline]
     pub(crate) fn follow_up<B>(
         self: &Arc<Self>,
@@ -84,7 +85,7 @@ impl HttpLimits {
         let decided = Decided::new(&self.limits.rules, question);
         let refunds = charged && answers.refund_when.is_some();
         let refund = (answers.handle || refunds).then(|| {
-            // A layer with handles gives one to every request, also to an exempt or uncharged one.
+            // With this setting every request gets a handle, even an exempt or uncharged request.
             let handle = RateLimitHandle::new(&self.limits, &decided, charged);
             if answers.handle {
                 let extensions = request.extensions_mut();
@@ -106,13 +107,13 @@ impl HttpLimits {
     fn is_near(&self, decided: Decided<'_>, share: f64) -> bool {
         decided.charges().any(|(asked, decision)| {
             let rule = &self.limits.rules[asked.rule];
-            // Rounded up, so that clients see the limit in time.
+            // Rounded up, so that the headers appear too early rather than too late.
             let near = (rule.quota(asked).burst_size() as f64 * share).ceil();
             !rule.policy.hidden && decision.remaining as f64 <= near
         })
     }
 
-    /// The response to a rejected request, with the headers that every rejection has.
+    /// Returns the response to a rejected request, with the headers that every rejection has.
     pub(crate) fn rejection<B>(
         self: &Arc<Self>,
         reject: &impl RejectionResponse<B>,
@@ -137,7 +138,7 @@ impl HttpLimits {
     }
 }
 
-/// Appends a header and keeps the inner service's headers. A full header map drops it.
+/// Appends a header, and keeps the inner service's headers of the same name. If the map is full, the header is dropped.
 fn put(fields: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
     let _ = fields.try_append(name, value);
 }

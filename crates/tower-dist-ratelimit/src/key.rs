@@ -1,4 +1,4 @@
-//! Keys: a policy keeps one count per key of its requests.
+//! Keys of requests. A policy keeps one count per key.
 //!
 //! | key | function |
 //! |---|---|

@@ -32,8 +32,8 @@
 //! - **Exact.** A rejected request is allowed after its [`retry_after`](Decision::retry_after), and not a nanosecond before.
 //!   A rejection charges nothing. The count never drifts, however long the process runs.
 //! - **All or nothing.** Several policies are decided in one step. If one of them rejects a request, none is charged.
-//! - **Cheap.** In [`Memory`](backend::Memory), an allowed request to one policy, a bucket or a fixed window, takes no
-//!   allocation without response headers, and no lock once its key is known.
+//! - **Cheap.** In [`Memory`](backend::Memory), a bucket or fixed window allows a request of a known key without a lock. With
+//!   one policy and without response headers, this takes no allocation.
 //! - **Standard.** A rejection is status 429 with `Retry-After`, a problem document and the IETF's `RateLimit` headers. For gRPC
 //!   it is `RESOURCE_EXHAUSTED` with `RetryInfo`.
 //!
@@ -108,7 +108,7 @@
 //!
 //! | [`FailureMode`] | a request | client sees |
 //! |---|---|---|
-//! | [`Local`](FailureMode::Local), the default | is decided by this instance's share of each quota | no difference if allowed; 503 with `Retry-After`, or `UNAVAILABLE`, if rejected |
+//! | [`Local`](FailureMode::Local), the default | is decided by this instance, with its share of each quota | no difference if allowed; 503 with `Retry-After`, or `UNAVAILABLE`, if rejected |
 //! | [`Closed`](FailureMode::Closed) | is rejected | 503, or `UNAVAILABLE` |
 //! | [`Open`](FailureMode::Open) | passes | no difference |
 //!

@@ -17,14 +17,14 @@ use crate::{
 /// A function of an HTTP request.
 type OfRequest<T> = Arc<dyn Fn(RequestParts<'_>) -> T + Send + Sync>;
 
-/// The source of a key's quota, if it is not the policy.
+/// A function that returns the quota of a request's key, in place of the policy's quota.
 #[derive(Clone)]
 pub(crate) enum DynamicQuota {
     Now(OfRequest<Option<Quota>>),
     Later(OfRequest<BoxFuture<'static, Option<Quota>>>),
 }
 
-/// Maximum length of a name, because responses carry the names.
+/// Maximum length of a policy's name in bytes. It is bounded, because responses carry the names.
 const MAX_NAME: usize = 64;
 
 /// One limit: its name, its quota, the key that it counts by, and the cost of a request.
@@ -52,7 +52,7 @@ const MAX_NAME: usize = 64;
 /// - a number of the quota or of the algorithm is out of range,
 /// - the quota has a burst but the algorithm does not support it,
 /// - the fixed cost is zero or exceeds the burst, or
-/// - no request can have the key.
+/// - the key has an invalid setting, so that no request can have it.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, key};
@@ -87,7 +87,7 @@ pub(crate) struct BackendPolicy {
 }
 
 impl Policy {
-    /// A policy with a name, which clients see.
+    /// Creates a policy. Responses show the name to clients, unless the policy is [hidden](Self::hidden).
     pub fn new(name: impl Into<String>, quota: Quota) -> Self {
         Self {
             backend: BackendPolicy {
@@ -123,14 +123,14 @@ impl Policy {
     /// [`delay`](crate::Decision::delay).
     ///
     /// If a caller drops a request while it waits, the place stays empty, because later requests already have their times.
-    /// A refund by a [handle](crate::RateLimitHandle) or a [`Limiter`](crate::Limiter::refund) moves the next request up, so it
-    /// can coincide with the last waiting request.
+    /// A refund by a [handle](crate::RateLimitHandle) or a [`Limiter`](crate::Limiter::refund) moves the next request up, so that
+    /// it can pass at the same time as the last waiting request.
     pub fn leaky_queue(self, max_wait: Duration) -> Self {
         self.counted(Algorithm::LeakyQueue { max_wait })
     }
 
-    /// Counts in windows that start for all keys together. Time counts by the backend's clock, or in
-    /// [`Memory`](crate::backend::Memory) from its creation.
+    /// Counts in windows that start at the same time for all keys. The backend's clock determines these times. In
+    /// [`Memory`](crate::backend::Memory) the first window starts when the backend is created.
     ///
     /// This is the easiest algorithm to explain. Around the end of a window, twice the limit can pass in a moment.
     pub fn fixed_window(self) -> Self {
@@ -149,24 +149,26 @@ impl Policy {
         self.counted(Algorithm::FixedWindowFromFirstRequest)
     }
 
-    /// Counts in two windows: the current one in full, and the previous one by the share that is less than a window ago. After
-    /// 43 of 60 seconds that share is 17/60.
+    /// Counts the current window in full, and the previous window in proportion to its part that is less than a window ago.
+    /// When 43 of 60 seconds have passed, this part is 17/60.
     ///
-    /// It needs two counters and is close to a true sliding window on real traffic, up to 1.15 times the limit. An attacker
-    /// can send nearly twice the limit in one window.
+    /// It needs two counters. It admits 1.02 to 1.15 times the limit in any window of real traffic, close to a true sliding
+    /// window. An attacker can send nearly twice the limit in one window.
     pub fn sliding_window(self) -> Self {
         self.counted(Algorithm::SlidingWindow)
     }
 
-    /// Counts in `count` buckets per window, from 2 to 100, and a share of the oldest one. Four buckets in a minute are five
-    /// counters of 15 seconds.
+    /// Divides a window into `count` buckets, from 2 to 100, with one counter each. The bucket before the window counts in
+    /// proportion to its part that is less than a window ago. Four buckets in a minute are five counters of 15 seconds.
     ///
-    /// It is closer than [`sliding_window`](Self::sliding_window) on real traffic, and no better against an attacker.
+    /// On real traffic it is closer to the limit than [`sliding_window`](Self::sliding_window). An attacker can still send
+    /// nearly twice the limit in one window.
     pub fn sliding_window_buckets(self, count: u32) -> Self {
         self.counted(Algorithm::SlidingWindowBuckets { count })
     }
 
-    /// Counts in `count` buckets per window, from 2 to 100, and the whole oldest one.
+    /// Divides a window into `count` buckets, from 2 to 100, with one counter each. The bucket before the window counts in
+    /// full.
     ///
     /// It never admits more than the limit in any window, and uses a fixed amount of memory. It sustains
     /// `count / (count + 1)` of the limit: 80 % with four buckets, 91 % with ten.
@@ -174,10 +176,10 @@ impl Policy {
         self.counted(Algorithm::SlidingWindowStrict { count })
     }
 
-    /// Counts with the time of every request: exactly the limit in any window.
+    /// Stores the time of each token, and admits exactly the limit in any window.
     ///
-    /// Use it for small limits that must hold, such as logins. The limit is at most 10,000. Each token in the window takes 16
-    /// to 32 bytes.
+    /// Use it for small limits that must hold, such as logins. The limit is at most 10,000. In
+    /// [`Memory`](crate::backend::Memory), each token in the window takes 16 to 37 bytes.
     pub fn sliding_window_log(self) -> Self {
         self.counted(Algorithm::SlidingWindowLog)
     }
@@ -208,7 +210,7 @@ impl Policy {
     ///
     /// # Cost
     ///
-    /// In [`Memory`](crate::backend::Memory), a bucket then needs a short lock and 80 bytes per key. On Redis and Memcached, a
+    /// In [`Memory`](crate::backend::Memory), a bucket then needs a short lock and 100 bytes per key. On Redis and Memcached, a
     /// rejected request writes its key if its quota differs from the previous one.
     pub fn dynamic_quotas(mut self) -> Self {
         self.backend.dynamic_quotas = true;
@@ -237,7 +239,7 @@ impl Policy {
         self
     }
 
-    /// Counts per key.
+    /// Keeps one count per key.
     ///
     /// # Default
     ///
@@ -247,7 +249,7 @@ impl Policy {
         self
     }
 
-    /// Counts per key that the closure returns: any owned [`IntoKey`].
+    /// Keeps one count per key that the closure returns. A key is any [`IntoKey`] that borrows nothing from the request.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota};
@@ -267,7 +269,7 @@ impl Policy {
         self.by(move |head: RequestParts<'_>, sink: &mut KeySink| key(head).write(sink))
     }
 
-    /// Counts per text that the closure borrows from the request, without copy or allocation.
+    /// Keeps one count per text that the closure borrows from the request. The closure needs no allocation.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota};
@@ -282,8 +284,8 @@ impl Policy {
         self.by(move |head: RequestParts<'_>, sink: &mut KeySink| key(head).write(sink))
     }
 
-    /// Counts per key that the closure takes from a request of any type, for a [`CallLimitLayer`](crate::CallLimitLayer). Annotate
-    /// the closure's argument with the type.
+    /// Keeps one count per key that the closure takes from a request of any type, for a
+    /// [`CallLimitLayer`](crate::CallLimitLayer). Annotate the closure's argument with the type.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota};
@@ -426,13 +428,13 @@ impl Policy {
     ///
     /// | closure returns | quota |
     /// |---|---|
-    /// | `None`, or a quota that could not be built | the policy's quota |
+    /// | `None`, or an [invalid](Quota#errors) quota | the policy's quota |
     /// | a limit of zero | rejects every request, without a round trip |
-    /// | another quota, in a bucket | that quota |
-    /// | another quota, in a window or log | its limit, with the policy's window; a log counts at most 10,000 |
+    /// | another quota, with a bucket or leaky queue | that quota |
+    /// | another quota, with a window or log algorithm | its limit, with the policy's window; a log counts at most 10,000 |
     ///
-    /// Used tokens stay used when the quota changes. If the new limit is lower than the use, the key is rejected until
-    /// enough tokens have returned. If it is higher, the key gets the difference immediately. A bucket refills at the old
+    /// Used tokens stay used when the quota changes. If the new limit is lower than the usage, requests are rejected until
+    /// enough tokens have returned. If the new limit is higher, the key gets the difference immediately. A bucket refills at the old
     /// rate until the first request with the new quota, allowed or not, and at the new rate from then on.
     ///
     /// # Default
@@ -460,10 +462,10 @@ impl Policy {
 
     /// Gives each key its own quota, like [`quota_by`](Self::quota_by), with an asynchronous look-up, such as in a database.
     ///
-    /// The look-up must finish within the layer's [timeout](crate::RateLimitLayerBuilder::backend_timeout). After it the backend
-    /// has the same time again, so a slow look-up never opens the backend's circuit. If the look-up times out,
-    /// [`FailureMode`](crate::FailureMode) decides. During the look-up the request holds the inner service ready, so keep the
-    /// quotas in a cache.
+    /// The look-up must finish within the layer's [timeout](crate::RateLimitLayerBuilder::backend_timeout). If the look-up times
+    /// out, [`FailureMode`](crate::FailureMode) decides. After the look-up the backend has the same time again, so a slow look-up
+    /// never opens the backend's circuit. During the look-up the request occupies the ready inner service, so keep the quotas
+    /// in a cache.
     ///
     /// This works in a [`RateLimitLayer`](crate::RateLimitLayer), for HTTP and gRPC. For other requests, and for requests that
     /// wait for their turn, let a layer above look the quota up and store it in the request, and read it there with
@@ -520,18 +522,18 @@ impl Policy {
         self.backend.colocated.as_deref()
     }
 
-    /// Whether charges can carry a quota.
+    /// Returns whether charges can carry a quota.
     #[must_use]
     pub fn has_dynamic_quotas(&self) -> bool {
         self.backend.dynamic_quotas
     }
 
-    /// The key's explanation of how to configure the server.
+    /// Returns the key's explanation of how to configure the server.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         self.key.as_ref()?.hint()
     }
 
-    /// Returns an error if the policy takes anything from HTTP requests.
+    /// Returns an error if a setting of the policy reads HTTP requests. `bound` is the [bound](BuildError::bound) of the error.
     pub(crate) fn check_ignores_requests(&self, bound: &str) -> Result<(), BuildError> {
         let fields = [
             ("by", self.key.is_some()),
@@ -564,7 +566,7 @@ impl Policy {
         }
         quota.check()?;
         algorithm.check(*quota)?;
-        // Without a burst, this is the limit.
+        // If the algorithm has no burst, this number equals the limit.
         let most = quota.burst_size();
         let largest = match algorithm.is_bucket() {
             true => "burst",

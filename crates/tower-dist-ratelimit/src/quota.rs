@@ -2,14 +2,14 @@ use std::time::Duration;
 
 use crate::BuildError;
 
-/// Maximum window, and the time for which the arithmetic is exact: 100 years of 365.25 days.
+/// Maximum window, and maximum time for which the arithmetic is exact: 100 years of 365.25 days.
 pub const HORIZON: Duration = Duration::from_secs(3_155_760_000);
 
 /// The size of a limit: `limit` tokens in every `window`, with a `burst`.
 ///
 /// By default a quota describes a token bucket. The bucket holds `burst` tokens, starts full, and gains `limit` tokens per
-/// `window`, evenly. A request takes its [cost](crate::Policy::cost) out of the bucket, or is rejected and takes nothing. In
-/// a window or a log, `limit` is the maximum in a window, and there is no burst.
+/// `window`, evenly. A request takes its [cost](crate::Policy::cost) out of the bucket, or is rejected and takes nothing.
+/// With a window or log algorithm, `limit` is the maximum per window, and there is no burst.
 ///
 /// # Default
 ///
@@ -102,8 +102,8 @@ impl Quota {
         self.burst
     }
 
-    /// The most tokens that a client can use in the time in which they return: the limit and the window, or the burst and
-    /// its time if the burst is larger.
+    /// Returns a number of tokens, and the time in which they return: the limit and the window, or, if the burst is larger,
+    /// the burst and its time.
     pub(crate) fn most(&self) -> (u64, Duration) {
         if self.burst <= self.limit || self.limit == 0 {
             return (self.limit, self.window);
@@ -111,14 +111,14 @@ impl Quota {
         (self.burst, self.time(self.burst))
     }
 
-    /// The time in which this number of tokens returns, rounded up.
+    /// Returns the time in which this number of tokens returns, rounded up.
     pub(crate) fn time(&self, tokens: u64) -> Duration {
         let nanos = self.window.as_nanos().saturating_mul(tokens.into());
         let nanos = nanos.div_ceil(self.limit.max(1).into());
         u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos)
     }
 
-    /// Number of tokens that an empty queue of this rate takes before the next one would wait longer than `max_wait`.
+    /// Returns the number of tokens that an empty queue accepts. A further token would wait longer than `max_wait`.
     pub(crate) fn places(&self, max_wait: Duration) -> u64 {
         let window = self.window.as_nanos().max(1);
         let waiting = max_wait.as_nanos().saturating_mul(self.limit.into()) / window;
@@ -137,7 +137,7 @@ impl Quota {
         self.limit == 0 || self.burst == 0
     }
 
-    /// Drops an invalid quota. Zero is valid, for a key that is allowed no requests.
+    /// Returns the quota, or `None` if it is invalid. A quota of zero is valid, and rejects every request.
     pub(crate) fn usable(self) -> Option<Self> {
         (self.is_zero() || self.check().is_ok()).then_some(self)
     }

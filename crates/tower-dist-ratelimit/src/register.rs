@@ -14,7 +14,7 @@ pub(crate) fn register(
     register_checked(backend, policies)
 }
 
-/// Checks a set of policies, except for the limits of the backend's arithmetic.
+/// Checks a set of policies, except for the bounds of the backend's own arithmetic.
 pub(crate) fn check(backend: &dyn Backend, policies: &[Policy]) -> Result<(), BuildError> {
     let most = backend.max_policies();
     if policies.is_empty() {
@@ -48,7 +48,7 @@ pub(crate) fn register_checked(
 ) -> Result<Vec<PolicyId>, BuildError> {
     let ids = backend.register(policies)?;
     if ids.len() != policies.len() {
-        // Else the policies without one would let everything through.
+        // A policy without an id would admit every request.
         let value = format!(
             "one that names {} of {} policies",
             ids.len(),

@@ -12,8 +12,8 @@ pub use problem_json::ProblemJson;
 pub use reason::Reason;
 pub use rejection::Rejection;
 
-/// Builds the response to a rejected request, in the body type of the service. So allowed responses need no other type.
-/// A closure `Fn(&Rejection<'_>) -> Response<B>` implements it.
+/// Builds the response to a rejected request. Its body has the type of the inner service's body, so that all responses have
+/// one type. A closure `Fn(&Rejection<'_>) -> Response<B>` implements the trait.
 ///
 /// The layer adds `Retry-After`, unless the response has it, and the headers of [`ResponseHeaders`](crate::ResponseHeaders).
 #[diagnostic::on_unimplemented(
@@ -24,7 +24,7 @@ pub trait RejectionResponse<B> {
     /// Returns the response to this rejection.
     fn response(&self, rejection: &Rejection<'_>) -> Response<B>;
 
-    /// Whether the response carries its own retry hint and needs no `Retry-After`.
+    /// Returns whether the response carries its own retry hint and needs no `Retry-After`.
     ///
     /// # Default
     ///

@@ -25,8 +25,9 @@ macro_rules! shared_setters {
 
         /// Maximum time that a request waits for the backend: above zero and at most one minute.
         ///
-        /// Time counts from the moment when the backend receives the request. A quota look-up has the same time before that. A
-        /// waiting request holds the inner service ready, and with it a permit if the inner service limits concurrency.
+        /// The time starts when the request is sent to the backend. An [asynchronous quota
+        /// look-up](crate::Policy::quota_by_async) before that has a timeout of the same length. A waiting request occupies the
+        /// ready inner service, and with it a permit if the inner service limits concurrency.
         ///
         /// # Default
         ///
@@ -48,9 +49,9 @@ macro_rules! shared_setters {
 
         /// Sets whether this instance caches the rejections of a remote backend.
         ///
-        /// After a rejection, a request of the same key that costs at least as much is rejected without a round trip, until
-        /// the backend would admit the rejected request, and for at most 1 s. The cache is exact unless another instance
-        /// refunds tokens or raises a limit within that second.
+        /// After a rejection, this instance rejects requests of the same key that cost at least as much, without a round trip.
+        /// It does so until the backend would admit the rejected request, and for at most 1 s. The cache is exact unless
+        /// another instance refunds tokens or raises a limit within that second.
         ///
         /// # Default
         ///

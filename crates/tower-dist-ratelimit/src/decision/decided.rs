@@ -25,7 +25,7 @@ impl<'a> Decided<'a> {
         }
     }
 
-    /// No decision, because no policy decided.
+    /// Returns an empty list, for a request on which no policy decided.
     pub(crate) fn none() -> Self {
         Self {
             rules: &[],
@@ -35,7 +35,7 @@ impl<'a> Decided<'a> {
         }
     }
 
-    /// Returns the bytes that hold the keys.
+    /// Returns the bytes of the request's keys. Each charge has the range of its key.
     pub(crate) fn keys(&self) -> &'a [u8] {
         self.keys
     }

@@ -25,8 +25,8 @@ pub enum Source {
     /// policies. Until then, another request may miss these tokens and be rejected too. See
     /// [`colocate`](crate::Policy::colocate).
     Parts,
-    /// This process, with a [lease](crate::Consistency::Leased). `remaining` adds the unused lease and the tokens that
-    /// the backend had after the last refill, less the tokens requested since. A rejection means that the backend
+    /// This process, with a [lease](crate::Consistency::Leased). `remaining` is the sum of the unused leased tokens and
+    /// the tokens that the backend had after the last refill, minus the tokens requested since then. A rejection means that the backend
     /// recently had too few tokens; `retry_after` is the time until the next refill request.
     Lease,
     /// This process, with an [estimate](crate::Consistency::Eventual) of the usage of all instances. The numbers are
@@ -36,8 +36,8 @@ pub enum Source {
     /// again](crate::RateLimitLayerBuilder::deny_cache). `remaining` is from that rejection. `retry_after` is exact,
     /// except for a request of a higher cost under a window or a log: there it can be too short.
     DenyCache,
-    /// This process without the backend, by [`FailureMode::Local`](crate::FailureMode::Local). The numbers refer to its
-    /// share.
+    /// This process without the backend, by [`FailureMode::Local`](crate::FailureMode::Local). The numbers refer to this
+    /// process's share of the quota.
     Local,
     /// No counter: [`FailureMode::Open`](crate::FailureMode::Open) allowed the request. No tokens were taken. The
     /// remaining tokens are unknown and reported as zero.

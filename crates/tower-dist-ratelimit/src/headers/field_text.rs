@@ -3,15 +3,15 @@ use http::HeaderValue;
 /// The largest integer of a structured field (RFC 9651, section 3.3.1): fifteen digits.
 pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
-/// Text of a header: a number, or a list of a structured field whose members have parameters.
+/// The text of a header: a number, or a list of a structured field whose members have parameters.
 ///
-/// Every response needs one, so it is written by hand. Formatting machinery and vectors that can spill take several times as
-/// long. Each piece is written in place, because moving a piece that was just written is slow.
+/// Every response needs such a text, so the code avoids `format!` and `SmallVec`, which take several times as long. It writes
+/// each piece in place, because moving a piece that was just written is slow.
 pub(super) struct FieldText {
     inline: [u8; 128],
     /// Number of bytes in `inline`.
     len: usize,
-    /// All bytes, if there are more than `inline` holds; else empty.
+    /// All bytes if `inline` is too small for them, otherwise empty.
     heap: Vec<u8>,
 }
 
@@ -45,7 +45,7 @@ impl FieldText {
         write_number(number, self.place(digits(number)));
     }
 
-    /// `None` for an empty list, which is a missing header (RFC 9651, section 3.1).
+    /// Returns `None` for an empty list, for which the header is omitted (RFC 9651, section 3.1).
     pub(super) fn finish(&self) -> Option<HeaderValue> {
         match self.text() {
             [] => None,
@@ -89,7 +89,7 @@ impl FieldText {
     }
 }
 
-/// The numbers from `00` to `99`. Two digits at a time halve the number of dependent divisions.
+/// The numbers from `00` to `99`. Writing two digits at a time halves the number of dependent divisions.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[b'0'; 2]; 100];
     let mut number: u8 = 0;
@@ -100,7 +100,7 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// Number of decimal digits.
+/// Returns the number of decimal digits.
 #[inline]
 fn digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)

@@ -10,7 +10,7 @@ use http::Response;
 use super::{HttpLimits, ResponseHead, Stamp};
 use crate::RateLimitHandle;
 
-/// The work that remains for the response to a request that passed. Small, because every future contains it.
+/// The remaining work on the response, after a request has passed. The type is small, because every future contains it.
 #[derive(Default)]
 pub(crate) struct FollowUp {
     pub(super) stamp: Option<Stamp>,
@@ -23,7 +23,7 @@ pub(super) struct Refund {
 }
 
 impl FollowUp {
-    /// Refunds the request if its response calls for a refund. `None` is a failed inner service.
+    /// Refunds the request if `refund_when` returns `true` for its response. `None` means that the inner service failed.
     pub(crate) fn answered(&mut self, response: Option<ResponseHead<'_>>) {
         if let Some(Refund { http, handle }) = self.refund.take().map(|refund| *refund)
             && let Some(refund_when) = &http.answers.refund_when
@@ -33,8 +33,8 @@ impl FollowUp {
         }
     }
 
-    /// Polls the inner service and does the remaining work. Without any, it returns the response in place: moving it costs
-    /// half as much as the decision.
+    /// Polls the inner service and does the remaining work. If there is none, the response is returned in place, because moving
+    /// it costs half as much as the decision.
     #[inline]
     pub(crate) fn poll<B, E>(
         &mut self,

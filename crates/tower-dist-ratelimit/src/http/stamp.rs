@@ -6,7 +6,7 @@ use crate::{
     limits::{PolicyCharge, Rule},
 };
 
-/// The `RateLimit` headers for a response.
+/// The `RateLimit` headers of one response.
 pub(crate) struct Stamp {
     policies: Option<HeaderValue>,
     state: HeaderValue,
@@ -15,7 +15,7 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// `None` if no policy decided, or no backend counted the request.
+    /// Returns `None` if no policy decided, or if the failure mode decided without a count.
     pub(super) fn new(http: &HttpLimits, decided: Decided<'_>) -> Option<Self> {
         if !decided.has_counted() {
             return None;
@@ -45,7 +45,7 @@ impl Stamp {
             put(fields, headers::RATELIMIT_POLICY, policies);
         }
         put(fields, headers::RATELIMIT, self.state);
-        // These headers are not lists, so the headers of an inner service replace all of them.
+        // `X-RateLimit` headers are not lists. If the inner service has set one of them, this layer adds none.
         let has = |name| fields.contains_key(name);
         if let Some(own) = self.x_ratelimit
             && !headers::X_RATELIMIT.into_iter().any(has)
@@ -57,7 +57,8 @@ impl Stamp {
     }
 }
 
-/// The most tokens that a client can use; for a share of the quota, the share's limit.
+/// Returns the maximum number of tokens that a client can use. If this instance decided with its share of the quota, this is the
+/// limit of the share.
 fn most(http: &HttpLimits, asked: &PolicyCharge, decision: &Decision) -> u64 {
     let rule = &http.limits.rules[asked.rule];
     let quota = rule.quota(asked);
@@ -68,7 +69,7 @@ fn most(http: &HttpLimits, asked: &PolicyCharge, decision: &Decision) -> u64 {
     }
 }
 
-/// The value of `RateLimit-Policy`, with the quotas of the request's keys and without policies that do not apply to it.
+/// Returns the value of `RateLimit-Policy` for one request: with its keys' own quotas, and without policies that do not apply.
 pub(crate) fn policies_of(rules: &[Rule], decided: Decided<'_>) -> Option<HeaderValue> {
     let rules = rules.iter().enumerate();
     headers::policies(rules.filter_map(|(number, rule)| {

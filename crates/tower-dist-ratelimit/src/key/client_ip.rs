@@ -14,10 +14,10 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// One key per client address, also behind trusted proxies: a host in IPv4, a /64 network in IPv6.
 ///
-/// Each proxy appends the address of its own peer to the header. So the limit reads the header from the right, starting
-/// with the [peer](super::peer_addr()) of the connection. While an address belongs to a trusted proxy, the limit moves on
-/// to the address that this proxy appended. The first untrusted address is the client. A client can forge entries further
-/// left only, which the limit never reads.
+/// Each proxy appends the address of its own peer to the header. So the limit starts with the [peer](super::peer_addr()) of
+/// the connection, and then reads the header from the right. While an address belongs to a trusted proxy, the limit moves
+/// on to the address that this proxy appended. The first untrusted address is the client. A client can forge only entries
+/// further left, and the limit never reads these.
 ///
 /// An entry that is not an address (`unknown`, an obfuscated name, garbage) ends the search, and the request counts for the
 /// trusted proxy that appended the entry. If all addresses are trusted, the leftmost one is the client. A request without
@@ -55,7 +55,8 @@ impl ClientIp {
         })
     }
 
-    /// The nearest address that does not belong to a trusted proxy. `None` among the hops is an entry without an address.
+    /// Returns the nearest address that does not belong to a trusted proxy. The search ends at an entry without an address,
+    /// which is `None` among the hops, and at the last hop.
     fn nearest(&self, peer: IpAddr, mut hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
         let mut nearest = peer;
         while self.0.contains(nearest)

@@ -3,8 +3,8 @@ use crate::BuildError;
 
 /// Takes a key from a request.
 ///
-/// Implement it for an extractor with settings of its own, or with a closure of type
-/// `Fn(RequestParts<'_>, &mut KeySink) -> Option<()>` for a key of several borrowed parts.
+/// Implement the trait for an extractor that has settings. For a key of several borrowed parts, a closure of type
+/// `Fn(RequestParts<'_>, &mut KeySink) -> Option<()>` suffices, because it implements the trait.
 ///
 /// ```
 /// use tower_dist_ratelimit::key::{KeyExtractor, KeySink, RequestParts};
@@ -29,7 +29,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// A setting with which no request can have a key.
+    /// An invalid setting, with which no request can have a key.
     ///
     /// # Default
     ///
@@ -38,7 +38,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Explains how to configure the server if every request should have this key.
+    /// Returns an explanation of how to configure the server, for a key that every request should have.
     ///
     /// With a hint, the policy's default for requests without the key is [`MissingKey::Error`](crate::MissingKey::Error):
     /// status 500, with the hint in the response and once in the log.
@@ -102,7 +102,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     }
 }
 
-// The keys are parts of one key. If one is missing, the whole key is.
+// The elements of a tuple are the parts of one key. If one part is missing, the whole key is missing.
 macro_rules! parts {
     ($($name:ident: $place:tt),*) => {
         impl<$($name: KeyExtractor),*> KeyExtractor for ($($name),*) {

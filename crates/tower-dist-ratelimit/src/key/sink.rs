@@ -12,9 +12,9 @@ use std::{fmt, ops::Range};
 ///
 /// The `Debug` output omits the keys, which are often secrets.
 pub struct KeySink {
-    /// A plain array, because a vector that can spill takes longer to fill than the hash takes.
+    /// An array, because filling a `SmallVec` takes longer than hashing the key.
     inline: [Word; 16],
-    /// All words, if there are more than `inline` holds; else empty.
+    /// All words if `inline` is too small for them, otherwise empty.
     heap: Vec<Word>,
     /// Number of words.
     len: usize,
@@ -69,8 +69,8 @@ impl KeySink {
     /// Adds a part, which can be any bytes of any length.
     ///
     /// The last word of a part holds the remaining bytes, at most seven, and their number in its highest byte. After each
-    /// part except the first follows its length, whose highest byte is zero. So there is one way to read a key
-    /// backwards, and a key of one part, the usual case, needs no length.
+    /// part except the first follows its length, whose highest byte is zero. So a key can be read backwards in only one
+    /// way. A key of one part, the usual case, needs no length.
     #[inline]
     pub fn part(&mut self, bytes: &[u8]) {
         let follows = self.len > self.start;
@@ -101,8 +101,8 @@ impl KeySink {
         self.heap.push(word);
     }
 
-    /// Runs `write` and returns the range of the key's bytes, and whether the key was found. A missing key becomes the
-    /// empty key, which no parts make.
+    /// Runs `write`. Returns the range of the key's bytes, and whether the key was found. A missing key has no bytes, unlike
+    /// every key with a part.
     #[inline]
     pub(crate) fn key(
         &mut self,
@@ -117,7 +117,7 @@ impl KeySink {
         )
     }
 
-    /// Runs `write`, and returns whether it found its parts. Otherwise its parts are discarded.
+    /// Runs `write`, and returns whether it returned `Some`. If not, discards the parts that it wrote.
     #[inline]
     pub(super) fn attempt(&mut self, write: impl FnOnce(&mut Self) -> Option<()>) -> bool {
         let end = self.len;
@@ -141,13 +141,14 @@ impl KeySink {
     }
 }
 
-/// The bytes after the last whole word, and their number. The highest bit marks that the word is not a length.
+/// Returns a word of the bytes after the last whole word, and of their number. The highest bit distinguishes the word from a
+/// length.
 #[inline]
 fn last_word(bytes: &[u8]) -> u64 {
     let (_, rest) = bytes.as_chunks::<8>();
     let bits = match bytes.last_chunk() {
         _ if rest.is_empty() => 0,
-        // The last eight bytes include some of the word before.
+        // The last eight bytes begin in the word before, and the shift removes its bytes.
         Some(end) => u64::from_le_bytes(*end) >> (64 - 8 * rest.len()),
         None => {
             let rest = rest.iter().rev();

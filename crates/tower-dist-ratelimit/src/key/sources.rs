@@ -24,7 +24,7 @@ pub fn header(name: &str) -> impl KeyExtractor + use<> {
     Header(HeaderName::from_bytes(name.as_bytes()).map_err(|_| name.to_owned()))
 }
 
-/// The header's name, or a text that cannot be one.
+/// The header's name, or the given text if that is not a valid name.
 struct Header(Result<HeaderName, String>);
 
 impl KeyExtractor for Header {
@@ -102,8 +102,8 @@ where
 
 /// One key per method. Every request has a method.
 ///
-/// Combine it with another key: `(key::matched_path(), key::method())` is a key of two parts. Alone it gives a client a
-/// fresh bucket for every method it invents.
+/// Combine it with another key: `(key::matched_path(), key::method())` is a key of two parts. With this
+/// key alone, a client gets a fresh bucket for every method it invents.
 pub fn method() -> impl KeyExtractor {
     |head: RequestParts<'_>, sink: &mut KeySink| head.method().as_str().write(sink)
 }

@@ -33,21 +33,21 @@ pub enum Algorithm {
         /// Whether the windows start at a different time for each key.
         staggered: bool,
     },
-    /// A counter per window, which starts with a key's first request.
+    /// A counter per window. A window starts with a key's first request.
     FixedWindowFromFirstRequest,
-    /// The counter of the current window and a share of the previous one.
+    /// The counters of the current and the previous window. The previous one counts in part.
     SlidingWindow,
-    /// Counters of buckets, and a share of the oldest one.
+    /// A counter per bucket, which is a part of the window. The bucket before the window counts in part.
     SlidingWindowBuckets {
         /// Number of buckets in a window.
         count: u32,
     },
-    /// Counters of buckets, and the whole oldest one.
+    /// A counter per bucket, which is a part of the window. The bucket before the window counts in full.
     SlidingWindowStrict {
         /// Number of buckets in a window.
         count: u32,
     },
-    /// The time of every request.
+    /// The time of each token.
     SlidingWindowLog,
 }
 
@@ -79,17 +79,18 @@ impl fmt::Display for Algorithm {
 }
 
 impl Algorithm {
-    /// Whether a charge counts until its window ends. Otherwise tokens return evenly.
+    /// Returns whether a charge counts until its window ends. With the other algorithms, tokens return evenly.
     pub(crate) fn has_windows(self) -> bool {
         !self.is_bucket() && !matches!(self, Self::LeakyQueue { .. })
     }
 
-    /// Whether tokens return evenly, up to a burst.
+    /// Returns whether tokens return evenly, up to a burst.
     pub(crate) fn is_bucket(self) -> bool {
         matches!(self, Self::TokenBucket | Self::LeakyBucket)
     }
 
-    /// The quota in force for a key with a `quota` of its own. Windows keep their length, and a log keeps its maximum.
+    /// Returns the quota in force for a key whose dynamic quota is `quota`, under a policy whose quota is `own`. Windows and
+    /// logs keep the length of their window, and a log keeps its maximum limit.
     pub(crate) fn kept(self, quota: Quota, own: Quota) -> Quota {
         match self {
             Self::TokenBucket | Self::LeakyBucket | Self::LeakyQueue { .. } => quota,

@@ -62,7 +62,7 @@ impl<Req> RequestPolicy<Req> {
         self
     }
 
-    /// Shortens a leaky queue to `longest`.
+    /// Bounds the `max_wait` of a leaky queue by `longest`.
     pub(crate) fn queueing_at_most(mut self, longest: Duration) -> Self {
         if let Algorithm::LeakyQueue { max_wait } = self.policy.algorithm() {
             self.policy = self.policy.leaky_queue(max_wait.min(longest));

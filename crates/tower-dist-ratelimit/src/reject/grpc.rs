@@ -14,11 +14,14 @@ use super::{Reason, Rejection, RejectionResponse};
 /// | missing key because of a misconfigured server | 13 `INTERNAL`, with the [hint](Rejection::hint) |
 /// | failed backend, or this instance's share of a quota while it fails | 14 `UNAVAILABLE` |
 ///
-/// If the wait is known, `grpc-retry-pushback-ms` carries it (gRFC A6), or -1 if waiting does not help, which stops
-/// retries. `grpc-status-details-bin` carries it as a `google.rpc.RetryInfo`, with a `QuotaFailure` of the policies
-/// that rejected.
+/// Two headers tell the client how long to wait, if the wait is known or waiting does not help:
 ///
-/// It works for all bodies with an empty `Default`, such as tonic's.
+/// - `grpc-retry-pushback-ms` is the wait in milliseconds (gRFC A6), or -1 if waiting does not help. The value -1 stops the
+///   client's retries.
+/// - `grpc-status-details-bin` contains the wait as a `google.rpc.RetryInfo`, and the policies that rejected the request as a
+///   `QuotaFailure`.
+///
+/// The body type must have an empty `Default`, as tonic's has.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GrpcRejection;
 
@@ -42,7 +45,7 @@ impl<B: Default> RejectionResponse<B> for GrpcRejection {
         fields.insert(STATUS, HeaderValue::from(code));
         fields.insert(MESSAGE, message_field(message));
         let wait = rejection.retry_after();
-        // Only a quota can reject a request forever.
+        // Without a known wait, only a rejection by quota means that the request can never pass.
         if rejection.reason() == Reason::Quota || wait.is_some() {
             fields.insert(PUSHBACK, pushback(wait));
             let details = STANDARD_NO_PAD.encode(status(code, message, rejection));
@@ -58,12 +61,12 @@ impl<B: Default> RejectionResponse<B> for GrpcRejection {
     }
 }
 
-/// A percent-encoded text. It is empty if the text has characters that a header cannot hold.
+/// Percent-encodes a text. Returns an empty text if it has characters that a header cannot hold.
 fn message_field(message: &str) -> HeaderValue {
     HeaderValue::from_str(&message.replace('%', "%25")).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// Milliseconds, rounded up so that the wait suffices.
+/// Returns the wait in milliseconds, rounded up so that the client waits long enough.
 fn pushback(wait: Option<Duration>) -> HeaderValue {
     let Some(wait) = wait else {
         return HeaderValue::from_static("-1");
@@ -72,7 +75,7 @@ fn pushback(wait: Option<Duration>) -> HeaderValue {
     HeaderValue::from(i32::try_from(millis).unwrap_or(i32::MAX))
 }
 
-/// A `google.rpc.Status` with its details.
+/// Encodes a `google.rpc.Status` with its details.
 fn status(code: u16, message: &str, rejection: &Rejection<'_>) -> Vec<u8> {
     let mut status = Message::default();
     status.integer(1, code.into());
@@ -94,7 +97,7 @@ fn status(code: u16, message: &str, rejection: &Rejection<'_>) -> Vec<u8> {
     status.0
 }
 
-/// A `google.protobuf.Duration`.
+/// Encodes a `google.protobuf.Duration`.
 fn duration(wait: Duration) -> Message {
     let mut duration = Message::default();
     // The type's maximum: 10,000 years.
@@ -120,7 +123,7 @@ impl Message {
         }
     }
 
-    /// Writes a number, unless it is zero, the default.
+    /// Writes a number. Zero is omitted, because it is the default.
     fn integer(&mut self, field: u8, value: u64) {
         if value != 0 {
             self.0.push(field << 3);

@@ -3,7 +3,7 @@ use bytes::Bytes;
 use super::Reason;
 use crate::headers::quote;
 
-/// The document of a rejection by one policy's quota, the usual case. It is built once.
+/// Builds the document of a rejection by the quota of one policy. This is the usual case, so it is built once and cloned.
 pub(crate) fn over_quota(quoted: &str) -> Bytes {
     let shared = Bytes::from(write(Reason::Quota, None, [quoted].into_iter()));
     // The first clone allocates the shared counter, so no request has to.
@@ -11,7 +11,7 @@ pub(crate) fn over_quota(quoted: &str) -> Bytes {
     shared
 }
 
-/// The document of a rejection by these policies, whose names are JSON strings.
+/// Builds the document of a rejection. `violated` are the names of the policies that rejected, as JSON strings.
 pub(super) fn write<'a>(
     reason: Reason,
     detail: Option<&str>,

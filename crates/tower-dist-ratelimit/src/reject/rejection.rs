@@ -48,14 +48,14 @@ impl<'a> Rejection<'a> {
         self.reason.status()
     }
 
-    /// The longest wait of the policies that rejected, to the nanosecond; or the time until the next probe of a failed
-    /// backend. `None` if waiting does not help or the wait is unknown.
+    /// The longest wait among the policies that rejected, to the nanosecond. If the backend failed, the time until its next
+    /// probe. `None` if waiting does not help or the wait is unknown.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.question.retry_after()
     }
 
-    /// The names of the policies that rejected, in the order of the layer. Empty if no policy counted the request.
+    /// The names of the policies that rejected the request, in the order of the layer. Empty if no policy counted the request.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
         self.rejected().map(|(rule, _)| &*rule.name)
     }

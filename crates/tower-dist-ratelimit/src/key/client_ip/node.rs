@@ -17,7 +17,7 @@ pub(super) fn address(text: &[u8]) -> Option<IpAddr> {
     is_port(port).then_some(address.parse::<Ipv4Addr>().ok()?.into())
 }
 
-/// Whether a text is a port number, or an obfuscated name of a port.
+/// Returns whether a text is a port number, or an obfuscated name of a port.
 fn is_port(text: &str) -> bool {
     let name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     match text.strip_prefix('_') {

@@ -8,9 +8,9 @@ use crate::BuildError;
 ///
 /// # Default
 ///
-/// A trusted proxy is believed in the address that it appends to `X-Forwarded-For`, or with
-/// [`forwarded`](Self::forwarded) to `Forwarded`. The limit reads only one of the two headers, because a proxy that
-/// appends to one header passes the client's version of the other.
+/// The limit trusts the addresses that these proxies append to `X-Forwarded-For`, or to `Forwarded` with
+/// [`forwarded`](Self::forwarded). It reads only one of the two headers, because a proxy that appends to one header passes
+/// on the client's version of the other.
 ///
 /// # Errors
 ///
@@ -92,7 +92,7 @@ impl TrustedProxies {
     }
 }
 
-/// In IPv4 if it is an IPv4-mapped network, as addresses are.
+/// Converts an IPv4-mapped IPv6 network to the IPv4 network. The addresses of requests are converted, too.
 fn canonical(network: IpNet) -> IpNet {
     let IpNet::V6(v6) = network else {
         return network;
