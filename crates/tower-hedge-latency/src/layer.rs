@@ -9,7 +9,7 @@ use tower_attempt::{BuildError, Grpc};
 pub use self::builder::HedgeLayerBuilder;
 use crate::elsewhere::Anywhere;
 use crate::losers::Cancel;
-use crate::settings::{Knobs, Settings};
+use crate::settings::{Config, Settings};
 use crate::{Hedge, HedgeCounts, HedgeHandle, NoObserver};
 
 /// A layer that wraps services in [`Hedge`].
@@ -57,7 +57,7 @@ tower_attempt::__layer! {
     /// Returns a builder of a layer for any service whose requests are `Clone`. By default every request may be hedged.
     builder,
     "tower_hedge_latency", "hedges", HedgeLayerBuilder, HedgeLayer, Hedge<A, L>,
-    HedgeHandle, HedgeCounts, Knobs,
+    HedgeHandle, HedgeCounts, Config,
     /// Hedges HTTP requests of safe methods. A response that a retry layer would retry, such as a 503 or
     /// a 429, does not win. See [`Http`](crate::Http).
     http,

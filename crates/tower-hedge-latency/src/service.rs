@@ -49,7 +49,7 @@ where
         let deadline = own.and_then(|own| own.deadline);
         let expiry = protocol.expiry(&context);
         let deadline = deadline.unwrap_or(Deadline::NEVER).or_earlier(expiry);
-        let mode = settings.knobs.common.mode();
+        let mode = settings.config.common.mode();
         let mut watched = mode != Mode::Off && protocol.may_hedge(&context, &request);
         let (mut start, mut class, mut learned) = (settings.latencies.epoch, None, None);
         if watched {
@@ -77,7 +77,7 @@ where
             settings.counters.ineligible.count();
         }
         let line = || protocol.request_line(&request);
-        let name = &settings.knobs.common.name;
+        let name = &settings.config.common.name;
         let record = self.parts.observer.start(LayerKind::Hedge, name, line);
         let primary = record.enter(Attempt::PRIMARY, || self.inner.call(request));
         // The future is built last and from plain values, so no panic can unwind while it exists. The compiler then

@@ -11,11 +11,12 @@ use crate::counters::Counters;
 use crate::estimator::{Observation, QuantileTarget};
 use crate::trigger::{Percentile, Trigger, micros};
 
-/// The settings in effect. A handle replaces them, but a call keeps the version with which it began.
+/// The settings in effect, computed from [`Config`]. A handle replaces them, but a call keeps the version with which it
+/// began.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The settings of the user.
-    pub(crate) knobs: Knobs,
+    /// The settings as the user gave them.
+    pub(crate) config: Config,
     /// The quantile to learn, and its windows. Used only if the trigger is a percentile.
     pub(crate) target: QuantileTarget,
     pub(crate) budget: Budget,
@@ -27,9 +28,9 @@ pub(crate) struct Settings {
     pub(crate) counters: Arc<Counters>,
 }
 
-/// The settings given to a builder or a handle. A setting that was not given is `None`.
+/// The settings as the user gave them to a builder or a handle. A setting that was not given is `None`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Knobs {
+pub(crate) struct Config {
     pub(crate) common: Common,
     pub(crate) trigger: OneOf<Trigger>,
     pub(crate) percentile: Percentile,
@@ -48,7 +49,7 @@ pub(crate) struct Latencies {
     above: AtomicU64,
 }
 
-impl Knobs {
+impl Config {
     /// Checks the settings. `given` are the settings of the latest change.
     pub(crate) fn validate(&self, given: &Self) -> Result<(), BuildError> {
         self.trigger.validate()?;
@@ -100,17 +101,17 @@ impl Knobs {
 }
 
 impl Settings {
-    pub(crate) fn new(knobs: Knobs) -> Self {
+    pub(crate) fn new(config: Config) -> Self {
         let latencies = Latencies {
             classes: Classes::default(),
             epoch: Instant::now(),
             above: AtomicU64::new(0),
         };
         let settings = Self {
-            target: knobs.percentile.target(&Budget::unlimited()),
+            target: config.percentile.target(&Budget::unlimited()),
             budget: Budget::unlimited(),
             deposits: true,
-            knobs,
+            config,
             latencies: Arc::new(latencies),
             counters: Arc::default(),
         };
@@ -118,18 +119,18 @@ impl Settings {
     }
 
     /// Returns these settings with the changes in `given`.
-    pub(crate) fn changed(&self, given: &Knobs) -> Result<Self, BuildError> {
+    pub(crate) fn changed(&self, given: &Config) -> Result<Self, BuildError> {
         let mut settings = self.clone();
-        settings.knobs = self.knobs.overridden_by(given)?;
-        settings.knobs.validate(given)?;
+        settings.config = self.config.overridden_by(given)?;
+        settings.config.validate(given)?;
         Ok(settings.resolved())
     }
 
-    /// Computes the fields that depend on `knobs`. If the quantile has changed, computes the learned thresholds again.
+    /// Computes the fields that depend on `config`. If the quantile has changed, computes the learned thresholds again.
     fn resolved(mut self) -> Self {
-        self.budget = self.knobs.budget(&self.budget);
-        self.target = self.knobs.percentile.target(&self.budget);
-        self.deposits = self.knobs.common.deposits();
+        self.budget = self.config.budget(&self.budget);
+        self.target = self.config.percentile.target(&self.budget);
+        self.deposits = self.config.common.deposits();
         let target = self.learns().then_some(self.target);
         let above = target.map_or(0, |target| target.above);
         let former = self.latencies.above.swap(above, Relaxed);
@@ -145,8 +146,8 @@ impl Settings {
     /// The settings of the percentile, if the trigger is one.
     #[inline]
     pub(crate) fn percentile(&self) -> Option<&Percentile> {
-        match self.knobs.trigger() {
-            Trigger::Percentile => Some(&self.knobs.percentile),
+        match self.config.trigger() {
+            Trigger::Percentile => Some(&self.config.percentile),
             _ => None,
         }
     }
@@ -154,15 +155,15 @@ impl Settings {
     /// Returns these settings with the changes of a request's override, except its deadline, which is an instant.
     pub(crate) fn overridden(&self, own: &HedgeOverride) -> Arc<Self> {
         let mut settings = self.clone();
-        let knobs = &mut settings.knobs;
+        let config = &mut settings.config;
         let hedges = own.max_hedges;
-        let hedges = hedges.unwrap_or_else(|| knobs.trigger().max_hedges(knobs.max_hedges));
-        knobs.max_hedges = Some(hedges);
+        let hedges = hedges.unwrap_or_else(|| config.trigger().max_hedges(config.max_hedges));
+        config.max_hedges = Some(hedges);
         if hedges == 0 {
-            knobs.common.mode = Some(Mode::Off);
+            config.common.mode = Some(Mode::Off);
         }
         if let Some(delay) = own.delay {
-            knobs.trigger.set("delay", Trigger::Fixed(delay));
+            config.trigger.set("delay", Trigger::Fixed(delay));
         }
         Arc::new(settings)
     }
@@ -170,8 +171,8 @@ impl Settings {
     /// When the 0-based `hedge` is due, as an offset from the call's start.
     #[inline]
     pub(crate) fn due(&self, hedge: u32, learned: Option<Duration>) -> Option<Duration> {
-        let knobs = &self.knobs;
-        knobs.trigger().due(hedge, knobs.max_hedges, learned)
+        let config = &self.config;
+        config.trigger().due(hedge, config.max_hedges, learned)
     }
 
     /// Returns `class`, or the class of requests without one of their own.

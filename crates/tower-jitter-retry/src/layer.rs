@@ -9,7 +9,7 @@ use tower_attempt::{BuildError, Elapsed, Generic, Protocol};
 #[cfg(feature = "http")]
 use tower_attempt::{Dialect, Http, OutcomeView};
 
-use crate::settings::{Knobs, Settings};
+use crate::settings::{Config, Settings};
 use crate::time_limit::Limited;
 use crate::{Backoff, NoObserver, NoTimeLimit, OnTimeout, Retry, RetryCounts, RetryHandle};
 
@@ -99,7 +99,7 @@ impl RetryLayer<Grpc> {
 /// | `replay_limit` | 64 KiB | linkerd2 |
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it is built"]
-pub struct RetryLayerBuilder<P = Generic, O = NoObserver, T = NoTimeLimit>(Parts<P, O, T, Knobs>);
+pub struct RetryLayerBuilder<P = Generic, O = NoObserver, T = NoTimeLimit>(Parts<P, O, T, Config>);
 
 tower_attempt::__layer! {
     /// Retries HTTP requests that are safe to resend, with the defaults of [`RetryLayerBuilder`] and the rules of
@@ -109,7 +109,7 @@ tower_attempt::__layer! {
     /// `Err` and no `Ok`.
     builder,
     "tower_jitter_retry", "retries", RetryLayerBuilder, RetryLayer, Retry<T>,
-    RetryHandle, RetryCounts, Knobs,
+    RetryHandle, RetryCounts, Config,
     /// Retries HTTP requests; see [`Http`](crate::Http).
     http,
     /// Retries gRPC calls; see [`Grpc`].
@@ -223,7 +223,7 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     where
         T: Limited,
     {
-        let live = |knobs| Live::new(Settings::new(knobs, T::IS_HARD));
+        let live = |config| Live::new(Settings::new(config, T::IS_HARD));
         RetryLayer(self.0.settings(live))
     }
 }

@@ -51,7 +51,7 @@ where
             && !protocol.is_retried_above(&context);
         let deadline = own.and_then(|own| own.deadline);
         let expiry = protocol.expiry(&context);
-        let timer = T::Timer::start(&settings.knobs, deadline, expiry);
+        let timer = T::Timer::start(&settings.config, deadline, expiry);
         let last_start = deadline.unwrap_or_else(|| settings.last_start());
         let last_start = last_start.or_earlier(expiry);
         let saved = match can_retry {
@@ -61,7 +61,7 @@ where
         let service = saved.is_some().then(|| self.inner.clone());
         let limit = self.parts.options.clone();
         let line = || protocol.request_line(&request);
-        let name = &settings.knobs.common.name;
+        let name = &settings.config.common.name;
         let record = self.parts.observer.start(LayerKind::Retry, name, line);
         let first = record.enter(Attempt::PRIMARY, || self.inner.call(request));
         // The future is built last, so no panic can unwind while it exists. The compiler then builds it in place.

@@ -12,10 +12,11 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// The default of the AWS SDKs, and of the SRE book's chapter on overload.
 const MAX_ATTEMPTS: u32 = 3;
 
-/// The settings in effect. A handle replaces them, but a call keeps the version with which it began.
+/// The settings in effect, computed from [`Config`]. A handle replaces them, but a call keeps the version with which it
+/// began.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    pub(crate) knobs: Knobs,
+    pub(crate) config: Config,
     pub(crate) mode: Mode,
     pub(crate) budget: Budget,
     /// Whether this layer deposits its successful calls into the budget. Otherwise a layer above does.
@@ -32,9 +33,9 @@ pub(crate) struct Settings {
     pub(crate) counters: Arc<Counters>,
 }
 
-/// The settings given to a builder or a handle. A setting that was not given is `None`.
+/// The settings as the user gave them to a builder or a handle. A setting that was not given is `None`.
 #[derive(Clone, Debug, Default)]
-pub struct Knobs {
+pub struct Config {
     pub(crate) common: Common,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) max_retry_after: Option<Duration>,
@@ -44,7 +45,7 @@ pub struct Knobs {
     pub(crate) backoff: Option<Backoff>,
 }
 
-impl Knobs {
+impl Config {
     pub(crate) fn validate(&self) -> Result<(), BuildError> {
         if self.max_attempts == Some(0) {
             let bound = "at least 1, the first attempt included";
@@ -90,7 +91,7 @@ impl Knobs {
 
 impl Settings {
     /// Returns the settings of a new layer. `has_time_limits` says whether the layer can end attempts in flight.
-    pub(crate) fn new(knobs: Knobs, has_time_limits: bool) -> Self {
+    pub(crate) fn new(config: Config, has_time_limits: bool) -> Self {
         let settings = Self {
             mode: Mode::On,
             budget: Budget::default(),
@@ -98,15 +99,15 @@ impl Settings {
             can_retry: true,
             last_start: None,
             has_time_limits,
-            seeds: Arc::new(knobs.backoff.unwrap_or_default().seeds()),
+            seeds: Arc::new(config.backoff.unwrap_or_default().seeds()),
             counters: Arc::default(),
-            knobs,
+            config,
         };
         settings.resolved()
     }
 
     /// Returns these settings with the changes in `given`.
-    pub(crate) fn changed(&self, given: &Knobs) -> Result<Self, BuildError> {
+    pub(crate) fn changed(&self, given: &Config) -> Result<Self, BuildError> {
         given.validate()?;
         for (name, limit) in given.time_limits() {
             if let (Some(limit), false) = (limit, self.has_time_limits) {
@@ -116,23 +117,23 @@ impl Settings {
             }
         }
         let mut settings = self.clone();
-        settings.knobs = self.knobs.overridden_by(given)?;
+        settings.config = self.config.overridden_by(given)?;
         if let Some(backoff) = given.backoff {
             settings.seeds = Arc::new(backoff.seeds());
         }
         Ok(settings.resolved())
     }
 
-    /// Computes the fields that depend on `knobs`.
+    /// Computes the fields that depend on `config`.
     fn resolved(mut self) -> Self {
-        let knobs = &self.knobs;
-        if let Some(budget) = knobs.common.budget() {
+        let config = &self.config;
+        if let Some(budget) = config.common.budget() {
             self.budget = budget.clone();
         }
-        self.mode = knobs.common.mode();
-        self.deposits = knobs.common.deposits();
-        self.can_retry = knobs.max_attempts() > 1 && self.mode == Mode::On;
-        self.last_start = [knobs.retry_until, knobs.deadline]
+        self.mode = config.common.mode();
+        self.deposits = config.common.deposits();
+        self.can_retry = config.max_attempts() > 1 && self.mode == Mode::On;
+        self.last_start = [config.retry_until, config.deadline]
             .into_iter()
             .flatten()
             .min();
@@ -149,14 +150,14 @@ impl Settings {
     /// Returns these settings with the changes of a request's override, except its deadline, which is an instant.
     pub(crate) fn overridden(&self, own: &RetryOverride) -> Arc<Self> {
         let mut settings = self.clone();
-        let knobs = &mut settings.knobs;
-        knobs.max_attempts = own.max_attempts.or(knobs.max_attempts);
-        knobs.attempt_timeout = own.attempt_timeout.or(knobs.attempt_timeout);
+        let config = &mut settings.config;
+        config.max_attempts = own.max_attempts.or(config.max_attempts);
+        config.attempt_timeout = own.attempt_timeout.or(config.attempt_timeout);
         Arc::new(settings.resolved())
     }
 
     /// Returns the delays of a new call.
     pub(crate) fn schedule(&self) -> Schedule {
-        Schedule::new(self.knobs.backoff.unwrap_or_default(), self.seeds.next())
+        Schedule::new(self.config.backoff.unwrap_or_default(), self.seeds.next())
     }
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use tower_attempt::{Deadline, Elapsed, TimedOut};
 
 use self::clock::Clock;
-use crate::settings::Knobs;
+use crate::settings::Config;
 
 /// The layer has no time limit that ends an attempt in flight.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +50,7 @@ pub trait Timer: Sized {
     ///
     /// `deadline` comes from the request's override, and replaces the layer's deadline. `expiry` comes from the protocol,
     /// such as the end of a `grpc-timeout`, and can only shorten the call.
-    fn start(knobs: &Knobs, deadline: Option<Deadline>, expiry: Option<Deadline>) -> Self;
+    fn start(config: &Config, deadline: Option<Deadline>, expiry: Option<Deadline>) -> Self;
 
     /// Restarts the timeout of an attempt for the next attempt.
     fn attempt_started(self: Pin<&mut Self>);
@@ -60,7 +60,7 @@ pub trait Timer: Sized {
 }
 
 impl Timer for () {
-    fn start(_: &Knobs, _: Option<Deadline>, _: Option<Deadline>) {}
+    fn start(_: &Config, _: Option<Deadline>, _: Option<Deadline>) {}
 
     fn attempt_started(self: Pin<&mut Self>) {}
 

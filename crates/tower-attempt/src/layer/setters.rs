@@ -12,7 +12,7 @@ macro_rules! __layer {
         $(#[$layer_http:meta])* http,
         $(#[$layer_builder:meta])* builder,
         $krate:literal, $extras:literal, $builder:ident, $layer:ident, $service:ident<$($x:ident),+>,
-        $handle:ident, $counts:ident, $knobs:ident,
+        $handle:ident, $counts:ident, $config:ident,
         $(#[$http:meta])* http,
         $(#[$grpc:meta])* grpc,
         $(#[$idempotent_if:meta])* idempotent_if of [$($dialect:tt)*] $protocol:ty, as in $example:literal,
@@ -24,7 +24,7 @@ macro_rules! __layer {
                     protocol: $crate::Generic::default(),
                     observer: $crate::NoObserver,
                     options: ::std::default::Default::default(),
-                    settings: $knobs::default(),
+                    settings: $config::default(),
                 })
             }
         }
@@ -83,13 +83,13 @@ macro_rules! __layer {
             #[must_use]
             pub fn budget(&self) -> $crate::Budget {
                 let settings = self.0.load();
-                settings.knobs.common.without_key(&settings.budget)
+                settings.config.common.without_key(&settings.budget)
             }
 
             /// Returns the current mode.
             #[must_use]
             pub fn mode(&self) -> $crate::Mode {
-                self.0.load().knobs.common.mode()
+                self.0.load().config.common.mode()
             }
 
             #[doc = concat!("Sets the mode: switches ", $extras, " on or off, or only counts them.")]
@@ -106,7 +106,7 @@ macro_rules! __layer {
             /// Returns an error if the budget is out of its range or cannot pay for the percentile of a hedge layer, or if
             /// the layer has budgets by key.
             pub fn set_budget(&self, budget: $crate::Budget) -> Result<(), $crate::BuildError> {
-                let deposits = self.0.load().knobs.common.deposits();
+                let deposits = self.0.load().config.common.deposits();
                 let pool = $crate::layer::Pool::one(budget, deposits);
                 self.change(|given| given.common.pool.set("budget", pool))
             }
@@ -121,12 +121,12 @@ macro_rules! __layer {
             ///
             /// Returns an error and changes nothing if a setting of `layer` contradicts a setting that stays.
             pub fn retune<P, O, $($x),+>(&self, layer: &$layer<P, O, $($x),+>) -> Result<(), $crate::BuildError> {
-                let given = &layer.0.settings.load().knobs;
+                let given = &layer.0.settings.load().config;
                 self.0.change(|settings| settings.changed(given))
             }
 
-            pub(crate) fn change(&self, set: impl FnOnce(&mut $knobs)) -> Result<(), $crate::BuildError> {
-                let mut given = $knobs::default();
+            pub(crate) fn change(&self, set: impl FnOnce(&mut $config)) -> Result<(), $crate::BuildError> {
+                let mut given = $config::default();
                 set(&mut given);
                 self.0.change(|settings| settings.changed(&given))
             }

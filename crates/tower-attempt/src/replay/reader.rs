@@ -8,13 +8,13 @@ use http_body::{Body, SizeHint};
 
 use super::Interrupted;
 use super::readers::Id;
-use super::record::{Item, Next, Record};
+use super::record::{BodyRecord, Item, Next};
 
 /// Reads the recorded frames of a body, then its source: the original body.
 ///
 /// Each reader polls the source for itself, so a reader that stalls delays no other reader.
 pub(super) struct Reader<B, E> {
-    record: Arc<Record<B, E>>,
+    record: Arc<BodyRecord<B, E>>,
     id: Id,
     /// The number of bytes of data that this reader has returned.
     read: u64,
@@ -23,12 +23,12 @@ pub(super) struct Reader<B, E> {
 }
 
 /// Makes the readers of a record. The record keeps all frames until the `Recording` is dropped.
-pub(super) struct Recording<B, E>(Arc<Record<B, E>>);
+pub(super) struct Recording<B, E>(Arc<BodyRecord<B, E>>);
 
 impl<B: Body, E> Recording<B, E> {
     /// Records up to `limit` bytes of a source.
     pub(super) fn new(source: B, limit: usize) -> Self {
-        Self(Arc::new(Record::new(source, limit)))
+        Self(Arc::new(BodyRecord::new(source, limit)))
     }
 }
 
@@ -110,7 +110,7 @@ impl<B, E> Drop for Reader<B, E> {
 
 /// A source that one reader has taken out of the record to poll it.
 struct Polling<'a, B, E> {
-    record: &'a Record<B, E>,
+    record: &'a BodyRecord<B, E>,
     id: Id,
     /// `None` after the poll, or while another reader polls the source.
     source: Option<B>,

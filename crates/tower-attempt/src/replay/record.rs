@@ -17,7 +17,7 @@ use super::wakers::Wakers;
 /// record, polls it without the lock, and puts it back. A reader that finds the source taken registers its waker and waits.
 /// Values to be dropped are moved out of the lock first. So neither a source that wakes while it is polled nor a source
 /// whose drop touches the readers can deadlock.
-pub(super) struct Record<B, E> {
+pub(super) struct BodyRecord<B, E> {
     /// The size hint of the source before it was read.
     pub(super) size: SizeHint,
     state: Mutex<RecordState<B, E>>,
@@ -26,7 +26,7 @@ pub(super) struct Record<B, E> {
 /// The output of a poll that is ready.
 pub(super) type Item<E> = Option<Result<Frame<Bytes>, E>>;
 
-impl<B: Body, E> Record<B, E> {
+impl<B: Body, E> BodyRecord<B, E> {
     /// Records up to `limit` bytes of `source`.
     pub(super) fn new(source: B, limit: usize) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl<B: Body, E> Record<B, E> {
     }
 }
 
-impl<B, E> Record<B, E> {
+impl<B, E> BodyRecord<B, E> {
     /// Changes the state under the lock. Then, without the lock, wakes readers and drops old values.
     ///
     /// Wakes before it drops, because a source whose drop panics or takes long must not keep the other readers asleep.

@@ -39,12 +39,12 @@ pub struct ReplayBody<S: Body>(Inner<S>);
 enum Inner<S: Body> {
     Memory(Full<Bytes>),
     /// A body, and the result of a first poll. That result is boxed, because few bodies have one.
-    Source(Option<Box<First<S>>>, S),
+    Source(Option<Box<FirstPoll<S>>>, S),
     Reader(ReaderOf<S>),
 }
 
 /// The result of the poll that looked for content in memory. The reader of the body receives it first.
-struct First<S: Body> {
+struct FirstPoll<S: Body> {
     item: Item<S::Error>,
     /// The exact size before the poll, in bytes. Some bodies never change their size hint.
     size: u64,
@@ -95,7 +95,7 @@ impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
         match data {
             Some(data) if data.len() as u64 == size && body.is_end_stream() => Ok(data.clone()),
             _ => Err(Self(Inner::Source(
-                Some(Box::new(First { item, size })),
+                Some(Box::new(FirstPoll { item, size })),
                 body,
             ))),
         }

@@ -5,7 +5,7 @@ use tower_attempt::{BuildError, Generic, Protocol};
 
 use crate::elsewhere::Anywhere;
 use crate::losers::Cancel;
-use crate::settings::{Knobs, Settings};
+use crate::settings::{Config, Settings};
 use crate::trigger::Trigger;
 use crate::{HedgeLayer, NoObserver};
 
@@ -46,7 +46,7 @@ use crate::{HedgeLayer, NoObserver};
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct HedgeLayerBuilder<P = Generic, O = NoObserver, A = Anywhere, L = Cancel>(
-    pub(super) Parts<P, O, (A, L), Knobs>,
+    pub(super) Parts<P, O, (A, L), Config>,
 );
 
 impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
@@ -185,7 +185,7 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 
     /// Builds a layer from valid settings.
     pub(super) fn finish(self) -> HedgeLayer<P, O, A, L> {
-        HedgeLayer(self.0.settings(|knobs| Live::new(Settings::new(knobs))))
+        HedgeLayer(self.0.settings(|config| Live::new(Settings::new(config))))
     }
 
     fn trigger(mut self, setter: &'static str, trigger: Trigger) -> Self {

@@ -165,7 +165,7 @@ where
             return Err(StopReason::Off);
         }
         let below = self.wait.as_ref().map_or(0, |wait| wait.below);
-        if self.attempt.number().saturating_add(below) >= settings.knobs.max_attempts() {
+        if self.attempt.number().saturating_add(below) >= settings.config.max_attempts() {
             return Err(match below {
                 0 => StopReason::AttemptsExhausted,
                 _ => StopReason::Nested,
@@ -221,7 +221,7 @@ where
     /// Returns the request of the next attempt, or `None` if the request cannot be resent.
     fn copy(&mut self) -> Option<Req> {
         let attempt = Attempt::retry(self.attempt.number() + 1);
-        match attempt.number() == self.settings.knobs.max_attempts() {
+        match attempt.number() == self.settings.config.max_attempts() {
             true => self.protocol.last(self.saved.take()?, attempt),
             false => self.protocol.again(self.saved.as_ref()?, attempt),
         }
@@ -233,7 +233,7 @@ where
         hint: Option<Hint>,
         outcome: &Outcome<S, Req>,
     ) -> Result<(Duration, DelaySource), StopReason> {
-        let longest = self.settings.knobs.max_retry_after();
+        let longest = self.settings.config.max_retry_after();
         let floor = match hint {
             Some(Hint::Never) => return Err(StopReason::RetryForbidden),
             Some(Hint::AtLeast(time) | Hint::Exactly(time)) if time > longest => {

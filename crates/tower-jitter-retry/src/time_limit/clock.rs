@@ -8,7 +8,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tower_attempt::{Deadline, Elapsed};
 
 use super::Timer;
-use crate::settings::Knobs;
+use crate::settings::Config;
 
 /// Limits of a century or longer are ignored. Instants near the end of their range would overflow in tokio's timer.
 const CENTURY: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
@@ -29,16 +29,16 @@ pub struct Clock {
 }
 
 impl Timer for Clock {
-    fn start(knobs: &Knobs, deadline: Option<Deadline>, expiry: Option<Deadline>) -> Self {
+    fn start(config: &Config, deadline: Option<Deadline>, expiry: Option<Deadline>) -> Self {
         let start = Instant::now();
-        let own = knobs.deadline.and_then(|limit| start.checked_add(limit));
+        let own = config.deadline.and_then(|limit| start.checked_add(limit));
         let own = own.map_or(Deadline::NEVER, Deadline::at);
         let call_end = deadline.unwrap_or(own).or_earlier(expiry);
         Self {
             start,
             call_end: call_end.instant(),
             attempt_start: start,
-            attempt_limit: knobs.attempt_timeout,
+            attempt_limit: config.attempt_timeout,
             timer: None,
         }
     }

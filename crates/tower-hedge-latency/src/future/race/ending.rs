@@ -80,7 +80,7 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
         if !self.watched {
             return;
         }
-        if self.settings.knobs.common.mode() == Mode::Shadow {
+        if self.settings.config.common.mode() == Mode::Shadow {
             self.shadow(Instant::now());
         }
         let settings = &*self.settings;

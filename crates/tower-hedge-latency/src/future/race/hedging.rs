@@ -206,6 +206,6 @@ where
 
     /// Whether the failure of an attempt sends a hedge immediately.
     fn sends_on_failure(&self) -> bool {
-        self.settings.knobs.on_failure == Some(true) && self.may_send()
+        self.settings.config.on_failure == Some(true) && self.may_send()
     }
 }
