@@ -26,13 +26,13 @@ pub(crate) use self::{
 };
 use crate::{Decision, Quota, backend::Charge, quota::HORIZON};
 
-/// The maximum count, debts included. No sum of a count and a cost reaches 2⁶⁴.
+/// The maximum count of used tokens, debts included. The sum of two counts stays below 2⁶⁴.
 const MAX_COUNT: u64 = 1 << 61;
 
-/// The state of one key, in the words of the algorithm. An unused key has no words.
+/// The state of one key as 64-bit words, whose meaning the algorithm defines. An unused key has no words.
 pub(crate) type Words = smallvec::SmallVec<[u64; 2]>;
 
-/// An instant, as one key sees it.
+/// The time of a decision, and a hash of the key that it is about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct When {
     /// Nanoseconds since the epoch.
@@ -43,15 +43,15 @@ pub(crate) struct When {
 
 /// An algorithm under a quota: arithmetic on the state of one key.
 ///
-/// A decision only reads. A second step takes the granted tokens, so a check writes nothing, and a rejected request
-/// changes at most the quota in force. The caller makes the two steps atomic.
+/// [`decide`](Self::decide) only reads the state, and [`take`](Self::take) takes the granted tokens. So a check writes
+/// nothing, and a rejected request changes at most the quota in force. The caller makes the two steps atomic.
 ///
-/// Times may come in any order. A clock that jumps back admits nothing more than before the jump.
+/// Times may come in any order. After a clock has jumped back, no more is admitted than before the jump.
 pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
     /// Decides, without taking tokens.
     fn decide(&self, state: &[u64], now: When, ask: &Ask<'_>) -> Decision;
 
-    /// Takes the tokens that a decision at this instant has granted.
+    /// Takes the tokens that a decision at the same time has granted.
     fn take(&self, state: &mut Words, now: When, ask: &Ask<'_>, tokens: u64);
 
     /// Puts the quota of a rejected request in force.
@@ -60,26 +60,28 @@ pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
     /// Takes `delta` tokens even if there are fewer, or returns `-delta` tokens. Returns whether the state changed.
     fn settle(&self, state: &mut Words, now: When, ask: &Ask<'_>, delta: i64) -> bool;
 
-    /// Returns the time until nothing counts.
+    /// Returns the time until the key is as good as unused.
     fn lasts(&self, state: &[u64], now: When) -> Duration {
         self.decide(state, now, &Ask::own(0)).reset_after
     }
 
-    /// Returns how much a key is limited, compared with other keys of the policy. Zero: as good as unused.
+    /// Returns a number that compares keys of one policy: the more a key is limited, the larger. 0 if the key is as
+    /// good as unused.
     fn pressure(&self, state: &[u64], now: When) -> u64 {
         saturating_nanos(self.lasts(state, now))
     }
 
-    /// Returns the words to store in another place.
+    /// Converts the state to the words that a store keeps.
     fn encode(&self, state: &[u64]) -> Words {
         state.into()
     }
 
-    /// Reads stored words. Returns `None` for words that are no state of this algorithm.
+    /// Converts the words of a store to the state. Returns `None` for words that are no state of this algorithm.
     fn decode(&self, words: Words) -> Option<Words>;
 }
 
-/// Decides, and takes the granted tokens or puts the quota of a rejected request in force.
+/// Decides on a request. If the request is allowed, takes the granted tokens; if it is rejected, puts its quota in
+/// force.
 pub(crate) fn charge(
     arithmetic: &dyn Arithmetic,
     state: &mut Words,
@@ -95,14 +97,14 @@ pub(crate) fn charge(
     decision
 }
 
-/// A request to one key.
+/// A request for tokens of one key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask<'a> {
     /// A cost of zero takes nothing.
     pub(crate) cost: u64,
-    /// The maximum grant. Below the cost it is the cost.
+    /// The maximum grant, in tokens. A number below the cost has no effect: the grant is then the cost.
     pub(crate) up_to: u64,
-    /// A quota in place of the policy's own.
+    /// The quota that replaces the policy's own, if the request brings one.
     pub(crate) quota: Option<&'a Quota>,
 }
 
@@ -124,7 +126,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// The same request without a cost.
+    /// The same request with a cost of zero, which only reads the remaining tokens.
     pub(crate) fn look(&self) -> Self {
         Self { cost: 0, ..*self }
     }
@@ -140,14 +142,15 @@ impl<'a> Ask<'a> {
         })
     }
 
-    /// Returns the limit for this request, where an algorithm counts up to `most`.
+    /// Returns the limit of the request's own quota, at most `most`. Without such a quota, returns `limit`.
     fn limit(&self, limit: u64, most: u64) -> u64 {
         self.quota.map_or(limit, |quota| quota.allowed().min(most))
     }
 
-    /// Decides, where `free` tokens are free and a request may cost `most`.
+    /// Decides when `free` tokens are free. A request that costs more than `most` tokens never passes.
     ///
-    /// `reset_after` gets the granted tokens. `retry_after` is called for a rejected request that passes later.
+    /// `reset_after` receives the number of granted tokens. `retry_after` is called only for a rejected request that
+    /// can pass later.
     #[inline(always)]
     fn decision(
         &self,

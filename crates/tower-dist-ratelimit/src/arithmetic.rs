@@ -1,7 +1,7 @@
 //! The arithmetic of every algorithm, as pure functions: state, time and charge in; decision and new state out.
 //!
-//! A backend needs it if its store keeps bytes and cannot decide. Backends that decide in another language, such as a Lua
-//! script, are tested against it.
+//! A backend needs this module if its store keeps bytes and cannot decide. A backend that decides in another language,
+//! such as a Lua script, is tested against this module.
 //!
 //! ```
 //! use std::time::Duration;
@@ -30,10 +30,9 @@
 //!
 //! # Time
 //!
-//! Times are nanoseconds since an epoch that the backend chooses, the same one for all writers of a key. Windows begin at
-//! multiples of their length since that epoch. Times may come in any order: a clock that jumps back admits nothing more
-//! than it would have admitted at the later time. After [`HORIZON`] time stands still, so a queue takes no request whose
-//! turn is later.
+//! Times are nanoseconds since an epoch. The backend chooses the epoch, the same one for all writers of a key. Windows
+//! begin at multiples of their length since the epoch. Times may come in any order: if a clock jumps back, no more is
+//! admitted than at the later time. At [`HORIZON`] time stops, so a leaky queue rejects a request whose turn is later.
 //!
 //! # Bytes
 //!
@@ -45,17 +44,17 @@
 //! |---|---|---|
 //! | `0x11` | token bucket, leaky bucket | time at which the bucket is full, in units of the quota's clock; limit, window in ns and burst of the quota in force; time of the write |
 //! | `0x12` | leaky queue | the same, for the time at which the queue is empty |
-//! | `0x13` | fixed window | number of the window, counted from 1, above the count in as many low bits as the horizon leaves |
+//! | `0x13` | fixed window | one word: number of the window, counted from 1, in the high bits; count in the low bits, which are the bits that the number at [`HORIZON`] does not need |
 //! | `0x14` | fixed window from the first request | end of the window, count |
-//! | `0x15` | sliding window of all kinds | number of the newest sub-window; the counts of all, at the place of their number modulo `n + 1` |
-//! | `0x16` | sliding window log | for each request since the first: nanoseconds since the previous request, tokens |
+//! | `0x15` | sliding windows of all kinds, with `n` sub-windows | number of the newest sub-window; then `n + 1` counts, with the count of sub-window `i` at index `i mod (n + 1)` |
+//! | `0x16` | sliding window log | for each request, the oldest first: nanoseconds since the previous request (for the oldest one, since the epoch), tokens |
 //!
 //! The clock of a quota counts tokens: one token is `2^k` units, and the clock gains `limit * 2^k / window` units per
 //! nanosecond, rounded down once per reading. `k` is the largest integer at which the units of [`HORIZON`] stay below 2⁶³
 //! and the units of a burst at or below 2⁶¹.
 //!
-//! The bytes do not hold the length of a window or the number of its parts. Give keys of the store a part that names
-//! them, so that a policy with another window starts with unused states.
+//! The bytes do not hold the length of a window or the number of its sub-windows. Include both in the store's keys, so
+//! that a policy with another window starts with unused states.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -79,8 +78,8 @@ pub use crate::{
 ///
 /// # Cost
 ///
-/// Making one allocates. Reading or writing a state allocates if the state has more than two words. A decision does
-/// not allocate, unless a log grows.
+/// Creating a `Limit` allocates. Reading or writing a state allocates if the state has more than two words. A charge
+/// allocates if an unused state gets more than two words, or if a log grows.
 #[derive(Clone, Debug)]
 pub struct Limit {
     pub(crate) arithmetic: Arc<dyn Arithmetic>,
@@ -101,7 +100,8 @@ impl Limit {
         Self::with_longest_log(algorithm, quota, MAX_LOG)
     }
 
-    /// The same for a policy that its builder has checked, with a bound on the tokens and requests of a log.
+    /// Returns the arithmetic of an algorithm whose settings are checked already. A sliding window log holds at most
+    /// `longest_log` tokens and requests.
     pub(crate) fn with_longest_log(
         algorithm: Algorithm,
         quota: Quota,
@@ -121,8 +121,8 @@ impl Limit {
             Algorithm::SlidingWindowStrict { count } => (0x15, Arc::new(sliding(count, true)?)),
             Algorithm::SlidingWindowLog => (0x16, Arc::new(SlidingLog::new(quota, longest_log)?)),
         };
-        // A window that ended a window ago no longer counts. A window that begins in the far future, because a clock
-        // was wrong, is not kept until then. A bucket drains as slowly as its quota says.
+        // Two windows are enough, because nothing counts for longer. Without this bound, a window that a wrong clock
+        // placed in the far future would be kept until then. A bucket can take any time to drain, so it has no bound.
         let longest = match algorithm.has_windows() {
             true => quota.window().saturating_mul(2),
             false => Duration::MAX,
@@ -159,7 +159,7 @@ impl Limit {
         bytes.is_empty().then_some(state)
     }
 
-    /// Reads a state at the beginning of `bytes`, and leaves the rest.
+    /// Reads a state from the beginning of `bytes`, and advances `bytes` past the state.
     pub(crate) fn read_next(&self, bits: u64, bytes: &mut &[u8]) -> Option<State> {
         let (&kind, mut rest) = bytes.split_first()?;
         if kind != self.kind {
@@ -246,8 +246,8 @@ impl State {
 
 /// Makes all charges or none, each to the state at the same place, and writes the decisions to `out`.
 ///
-/// Returns whether all are allowed. If one is rejected, nothing is taken; then the decision of an allowed charge has the
-/// remaining tokens, and every charge still puts its [quota](Charge::quota) in force.
+/// Returns whether all charges are allowed. If one is rejected, no tokens are taken: the decisions of the other charges
+/// stay allowed and grant nothing. Every charge with a cost still puts its [quota](Charge::quota) in force.
 pub fn charge_all(
     states: &mut [State],
     nanos: u64,
@@ -278,7 +278,8 @@ pub fn charge_all(
 
 /// Decides on a charge to a fixed window whose count the store keeps, such as a counter of a server.
 ///
-/// `count` tokens of `limit` were taken in a window that ends after `left`. The quota of the charge is not read.
+/// In the present window, `count` of `limit` tokens are taken, and the window ends after `left`. The charge's quota is
+/// not read.
 ///
 /// ```
 /// use std::time::Duration;
@@ -303,7 +304,7 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number.to_le_bytes()[0]);
 }
 
-/// Reads a number in LEB128. `None` if the bytes end within it or it needs more than 64 bits.
+/// Reads a number in LEB128. Returns `None` if the bytes end within the number, or if the number needs over 64 bits.
 fn get(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {

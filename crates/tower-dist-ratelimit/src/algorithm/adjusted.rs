@@ -3,14 +3,14 @@ use std::time::Duration;
 use super::{Arithmetic, Ask, Bucket, OneNumber, When, Words, saturating_nanos};
 use crate::{Decision, Quota};
 
-/// The largest state: the clock stays below 2⁶³ units.
+/// The largest valid state: the clock stays below 2⁶³ units, and a state is at most `MAX_AHEAD` units later.
 const LARGEST: u64 = (1 << 63) + super::pace::MAX_AHEAD;
 
 /// A bucket or queue whose quota can change per key and request.
 ///
-/// A quota is in force from the first request that brings it, allowed or rejected, until a request brings another one.
-/// The used tokens drain at the rate of the quota in force. They stay used when the quota changes. A quota that cannot
-/// be built is replaced by the nearest possible quota. A quota of zero rejects everything and is never in force.
+/// A request with another quota, allowed or rejected, puts that quota in force until the next change. Used tokens drain
+/// at the rate of the quota in force, and stay used when the quota changes. A quota that cannot be counted is replaced
+/// by the nearest one that can. A quota of zero rejects every cost and is never in force.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Adjusted {
     quota: Quota,
@@ -50,7 +50,7 @@ impl Used {
         ];
         match words.len() {
             5 => words.copy_from_slice(&used),
-            // Without spare capacity.
+            // Allocates exactly five words.
             _ => *words = Words::from_slice(&used),
         }
     }
@@ -73,14 +73,14 @@ impl Adjusted {
         ask.quota.copied().unwrap_or(self.quota)
     }
 
-    /// Returns the units that are still used under the quota in force, and the bits of its tokens.
+    /// Returns the units that are still used, and the `token_bits` of the quota in force. `None` if no units are used.
     fn left(&self, used: &Used, nanos: u64) -> Option<(u64, u32)> {
         let pace = self.bucket(used.in_force).pace;
         let left = used.state.saturating_sub(pace.at(nanos).units);
         (left > 0).then_some((left, pace.token_bits()))
     }
 
-    /// Returns the state as the bucket of this quota counts it.
+    /// Returns the state in the units of `bucket`, which belongs to `quota`.
     fn state(&self, words: &[u64], bucket: &Bucket, quota: Quota, nanos: u64) -> u64 {
         let Some(used) = Used::read(words) else {
             return 0;
@@ -93,7 +93,8 @@ impl Adjusted {
         })
     }
 
-    /// Changes the state under this quota, and puts the quota in force. Returns whether `change` did.
+    /// Replaces the state with the result of `change`, and puts `in_force` in force. If `change` returns `None`, keeps
+    /// the state and returns `false`.
     fn change(
         &self,
         words: &mut Words,
@@ -115,8 +116,8 @@ impl Adjusted {
         state.is_some()
     }
 
-    /// Returns the quota in force while tokens are used, and the time to count by. By a clock that is behind the last
-    /// writer's clock, all of the difference would look used.
+    /// Returns the quota in force, if tokens are used, and the time to count by. That time is at least the time of the
+    /// last write: if this clock is behind the writer's clock, the difference would look like used tokens.
     fn in_force(&self, words: &[u64], now: When) -> (Option<Quota>, When) {
         let Some(used) = Used::read(words) else {
             return (None, now);
@@ -149,7 +150,7 @@ impl Arithmetic for Adjusted {
         }
     }
 
-    /// An extra charge brings its quota as any charge does. A refund changes no quota.
+    /// An extra charge puts its quota in force, as any charge does. A refund leaves the quota in force as it is.
     fn settle(&self, words: &mut Words, now: When, ask: &Ask<'_>, delta: i64) -> bool {
         let (in_force, now) = self.in_force(words, now);
         let asked = Some(self.asked(ask)).filter(|quota| !quota.is_zero());

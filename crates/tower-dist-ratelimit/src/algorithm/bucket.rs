@@ -10,29 +10,33 @@ use crate::{BuildError, Decision, Quota};
 /// A token bucket or a leaky queue, kept as one number: the instant at which the bucket is full again (GCRA), or the
 /// queue is empty, in units of its [`Pace`].
 ///
-/// An instant in the past is a full bucket, so 0 stands for an unused key. A leaky bucket that meters is the same
-/// bucket: the level of one is the missing tokens of the other.
+/// An instant in the past means a full bucket, so 0 stands for an unused key. A leaky bucket used as a meter has the
+/// same state: its level is the number of tokens that the token bucket lacks.
 ///
-/// A leaky queue spaces its requests `window / limit` apart for each token. A request that would wait too long is
-/// rejected.
+/// A leaky queue spaces requests apart, by `window / limit` per token. It rejects a request that would wait longer than
+/// `max_wait`.
 ///
-/// Rounding can admit a request less than one unit early, which is less than a nanosecond unless the burst is huge.
-/// It never does so if a token takes a whole number of nanoseconds, as with 1,000 per second or 600 per minute.
+/// # Rounding
+///
+/// Rounding can admit a request early, by less than one unit. A unit is below a nanosecond unless the burst is huge. If
+/// a token takes a whole number of nanoseconds, as with 1,000 per second or 600 per minute, no request is early.
+///
 /// Otherwise one number cannot avoid it: 63 bits have no room for the fraction of a unit at which the bucket began to
 /// drain. "Four tokens taken now" and "five tokens taken one token earlier" are the same number, but only the first
-/// may admit a fifth token now. Costlier tokens would admit nothing early, and would lose requests at a steady rate.
+/// may admit a fifth token now. Rounding the price of a token up would prevent early requests, but would admit fewer
+/// requests than the limit at a steady rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
     limit: u64,
     /// Maximum cost of a request, in tokens.
     burst: u64,
-    /// The longest wait of a leaky queue, in nanoseconds.
+    /// The longest wait in a leaky queue, in nanoseconds; `None` for a token bucket.
     max_wait: Option<u64>,
     pub(super) pace: Pace,
 }
 
 impl Bucket {
-    /// A token bucket, or with `max_wait` a leaky queue.
+    /// A token bucket, or a leaky queue if `max_wait` is set.
     ///
     /// # Errors
     ///
@@ -67,7 +71,7 @@ impl Bucket {
         self.pace.tokens(full.saturating_sub(used))
     }
 
-    /// Returns by how much the wait of the next request exceeds `max_wait`, or ends after the horizon.
+    /// Returns by how much the wait of the next request exceeds `max_wait`, or goes beyond the horizon.
     #[inline(never)]
     fn too_long(&self, now: Moment, ahead: u64, max_wait: u64) -> Duration {
         let last = clamp(now.nanos.saturating_add(max_wait));
@@ -75,7 +79,7 @@ impl Bucket {
         delay.saturating_sub(Duration::from_nanos(last - now.nanos))
     }
 
-    /// Returns how many more requests of one token a queue of this length takes.
+    /// Returns the number of further requests of one token that a queue accepts when its length is `ahead` units.
     fn places(&self, now: Moment, ahead: u64, max_wait: u64) -> u64 {
         if self.burst == 0 {
             return 0;
@@ -85,7 +89,7 @@ impl Bucket {
         room.map_or(0, |room| self.pace.tokens(room) + 1)
     }
 
-    /// Grants no more than the cost: a larger grant would undo the spacing.
+    /// Decides as a queue. Grants at most the cost, because a larger grant would undo the spacing.
     fn enqueue(&self, now: Moment, ahead: u64, max_wait: u64, ask: &Ask<'_>) -> Decision {
         let delay = self.pace.span(now, ahead);
         let too_long = self.too_long(now, ahead, max_wait);
@@ -147,7 +151,7 @@ impl OneNumber for Bucket {
         now.units.max(full_at) + self.pace.units(tokens)
     }
 
-    /// A request that leaves a queue early moves up later requests, not the waiting ones.
+    /// A refund to a queue moves later requests forward. The requests that already wait keep their times.
     fn settle(&self, full_at: u64, now: Moment, delta: i64) -> u64 {
         let used = full_at.saturating_sub(now.units);
         match self.pace.settled(used, delta) {

@@ -9,7 +9,7 @@ use crate::{BuildError, Decision, Quota};
 ///
 /// The words are the end of the window in nanoseconds, and the count, which is above 0.
 ///
-/// A quota of another window has the limit of that quota in the window of this one.
+/// If a request brings its own quota, only the quota's limit applies; the window keeps its length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FirstRequest {
     limit: u64,

@@ -3,13 +3,13 @@ use std::time::Duration;
 use super::{Ask, OneNumber, When, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota, quota::HORIZON};
 
-/// A counter that starts again at zero with every window. Windows begin at the epoch, or for each key at a time of its
-/// own, so that they do not all begin in the same instant.
+/// A counter that restarts at zero with every window. The first window begins at the epoch. Staggered windows begin
+/// earlier, by a part of a window that depends on the key, so that the windows of all keys do not begin together.
 ///
-/// Kept as one number: the window's number, counted from 1, above the count in as many low bits as the horizon leaves.
-/// So a later window is a larger number, and in one window a larger count. 0 stands for an unused key.
+/// The state is one number. Its high bits are the number of the window, counted from 1, and its low `count_bits` are
+/// the count. So the state grows with each window, and with each token in a window. 0 stands for an unused key.
 ///
-/// A quota of another window has the limit of that quota in the window of this one.
+/// If a request brings its own quota, only the quota's limit applies; the window keeps its length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FixedWindow {
     limit: u64,
@@ -19,10 +19,10 @@ pub(crate) struct FixedWindow {
     staggered: bool,
 }
 
-/// An instant in a key's windows.
+/// An instant, and the number of the key's window that contains it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tick {
-    /// In nanoseconds since the first window began.
+    /// Nanoseconds since the key's first window began.
     nanos: u64,
     /// The number of the window, counted from 1.
     number: u64,
@@ -31,11 +31,11 @@ pub(crate) struct Tick {
 impl FixedWindow {
     /// # Errors
     ///
-    /// A limit with more bits than the windows of the horizon leave.
+    /// A limit that needs more bits than the numbers of all windows up to the horizon leave free.
     pub(crate) fn new(quota: Quota, staggered: bool) -> Result<Self, BuildError> {
         quota.check()?;
         let window = saturating_nanos(quota.window());
-        // One for the phase, one because they are counted from 1.
+        // One more because windows can be staggered, and one more because numbers start at 1.
         let windows = saturating_nanos(HORIZON) / window + 2;
         let count_bits = windows.leading_zeros();
         let most = (1 << count_bits) - 1;
@@ -55,7 +55,7 @@ impl FixedWindow {
         (1 << self.count_bits) - 1
     }
 
-    /// Returns the number and the count of the window that counts: the present one, or a later one if the clock has
+    /// Returns the number and the count of the window to charge: the present one, or the stored one if the clock has
     /// jumped back.
     fn read(&self, state: u64, now: Tick) -> (u64, u64) {
         let number = state >> self.count_bits;
@@ -91,7 +91,7 @@ impl OneNumber for FixedWindow {
     fn decide_in_place(&self, state: u64, now: Tick, ask: &Ask<'_>, out: &mut Decision) {
         let limit = ask.limit(self.limit, self.most());
         let (number, count) = self.read(state, now);
-        // Windows are counted from 1, so the next one begins here.
+        // Numbers start at 1, so this window ends at `number * window`.
         let left = Duration::from_nanos(number * self.window - now.nanos);
         *out = decide_count(limit, count, left, ask);
     }
@@ -117,7 +117,7 @@ impl OneNumber for FixedWindow {
     }
 }
 
-/// Decides by the count of a window that ends after `left`.
+/// Decides by the `count` of taken tokens in a window that ends after `left`.
 #[inline(always)]
 pub(crate) fn decide_count(limit: u64, count: u64, left: Duration, ask: &Ask<'_>) -> Decision {
     let reset_after = |granted| match count + granted {

@@ -3,7 +3,8 @@ use std::fmt;
 use super::{Arithmetic, Ask, When, Words};
 use crate::Decision;
 
-/// An algorithm whose state is one number: 0 for an unused key. The number rises with the used tokens, and with time.
+/// An algorithm whose state is one number, 0 for an unused key. The more tokens are used, and the later, the larger it
+/// is.
 pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
     /// An instant in the units of the state.
     type Moment: Copy;
@@ -16,7 +17,7 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
         decision
     }
 
-    /// Writes the decision to its place. A copy of it takes as long as the arithmetic.
+    /// Decides, and writes the decision to `out`. Copying a decision would take as long as the arithmetic.
     fn decide_in_place(&self, state: u64, now: Self::Moment, ask: &Ask<'_>, out: &mut Decision);
 
     /// Returns the tokens that [`decide`](Self::decide) grants.
@@ -24,7 +25,7 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
 
     fn take(&self, state: u64, now: Self::Moment, tokens: u64) -> u64;
 
-    /// Returns the same state if nothing changes.
+    /// Returns the corrected state. It equals `state` if the correction changes nothing.
     fn settle(&self, state: u64, now: Self::Moment, delta: i64) -> u64;
 }
 

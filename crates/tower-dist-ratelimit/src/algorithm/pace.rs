@@ -3,16 +3,15 @@ use std::time::Duration;
 use super::{clamp, ratio::Ratio, saturating_nanos};
 use crate::{BuildError, Quota, quota::HORIZON};
 
-/// The maximum distance of a state from the clock, in units. With time below 2⁶³ units no sum reaches 2⁶⁴.
+/// Maximum number of units by which a state is ahead of the clock. The clock stays below 2⁶³, so no sum reaches 2⁶⁴.
 pub(super) const MAX_AHEAD: u64 = 1 << 61;
 
 /// A clock that counts tokens.
 ///
-/// Time is counted in *units*: one token is 2^k units, and the clock gains exactly `limit * 2^k / window` units per
-/// nanosecond, rounded down once per reading. k is as large as 100 years in 63 bits allow, so a unit is shorter than a
-/// nanosecond unless the burst is huge. So the count never runs ahead of the exact count, is less than one request
-/// behind it at any time, and has no drift. An emission interval rounded to whole nanoseconds would lose 0.4 requests
-/// an hour at 333 per second.
+/// Time is counted in *units*: one token is 2^k units, and the clock gains `limit * 2^k / window` units per nanosecond.
+/// Each reading is rounded down once, so rounding errors do not add up. k is as large as 100 years in 63 bits allow, so
+/// a unit is shorter than a nanosecond unless the burst is huge. An emission interval rounded to whole nanoseconds
+/// would instead lose 0.4 requests an hour at 333 per second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// k: one token is `1 << token_bits` units.
@@ -52,7 +51,7 @@ impl Pace {
         Ok(Self::of(quota.limit(), window, quota.burst_size()))
     }
 
-    /// The nearest pace that can be counted. A quota of zero is one token in 100 years.
+    /// The pace of the nearest quota that can be counted. A quota of zero becomes one token in 100 years.
     pub(super) fn nearest(quota: Quota) -> Self {
         let longest = saturating_nanos(HORIZON);
         if quota.is_zero() {
@@ -64,7 +63,7 @@ impl Pace {
         Self::of(quota.limit().min(most), window, burst)
     }
 
-    /// The pace of numbers that can be counted.
+    /// The pace of a quota that can be counted. `window` is in nanoseconds.
     fn of(limit: u64, window: u64, burst: u64) -> Self {
         // The largest k at which `limit << k` and `burst << k` stay within their bounds.
         let room = |most: u128, value: u64| (most / u128::from(value)).ilog2();
@@ -94,12 +93,12 @@ impl Pace {
         tokens << self.token_bits
     }
 
-    /// Rounded down.
+    /// Converts units to whole tokens, rounded down.
     pub(super) fn tokens(&self, units: u64) -> u64 {
         units >> self.token_bits
     }
 
-    /// Returns the shortest time after which the clock is at least `units` later than `now`, to the nanosecond.
+    /// Returns the shortest time, in whole nanoseconds, in which the clock gains at least `units` from `now`.
     #[inline]
     pub(super) fn span(&self, now: Moment, units: u64) -> Duration {
         if units == 0 {
@@ -108,7 +107,7 @@ impl Pace {
         Duration::from_nanos(self.nanos_per_unit.ceil(now.units + units) - now.nanos)
     }
 
-    /// Returns the distance of a state from the clock after a settlement.
+    /// Returns by how many units a state is ahead of the clock after a settlement of `delta` tokens.
     pub(super) fn settled(&self, ahead: u64, delta: i64) -> u64 {
         let units = delta.unsigned_abs().saturating_mul(1 << self.token_bits);
         if delta < 0 {
@@ -118,7 +117,7 @@ impl Pace {
         }
     }
 
-    /// Converts units of a pace with tokens of `token_bits` into units of this pace, rounded up.
+    /// Converts units of another pace, whose tokens have `1 << token_bits` units, to units of this pace, rounded up.
     pub(super) fn converted(&self, units: u64, token_bits: u32) -> u64 {
         let (ours, theirs) = (self.token_bits, token_bits);
         let units = if ours >= theirs {
@@ -130,7 +129,7 @@ impl Pace {
     }
 }
 
-/// Returns the limit at which `limit * 2^k / window` units per nanosecond stay below 2⁶³ up to the horizon.
+/// Returns the most units per window with which the clock stays below 2⁶³ units up to the horizon.
 fn most_per_window(window: u64) -> u128 {
     (u128::from(window) << 63) / HORIZON.as_nanos()
 }

@@ -1,7 +1,7 @@
-/// A fixed fraction `num / den` to multiply by: exactly, and without a division per use.
+/// A fixed fraction `num / den`, which multiplies numbers without a division per use.
 ///
-/// A precomputed reciprocal gives a guess that is never high and at most one too low; the remainder corrects it. So a
-/// product is rounded once, and errors do not add up.
+/// A precomputed reciprocal gives a guess of the product, and the remainder corrects the guess. So a product is rounded
+/// once, and errors do not add up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ratio {
     num: u64,
@@ -13,7 +13,7 @@ pub(super) struct Ratio {
 }
 
 impl Ratio {
-    /// `num / den`; neither may be zero, and `den` not above 2⁶³.
+    /// The fraction `num / den`. Both are above 0, and `den` is at most 2⁶³.
     pub(super) fn new(num: u64, den: u64) -> Self {
         let part = (u128::from(num % den) << 64) / u128::from(den);
         Self {
@@ -24,14 +24,14 @@ impl Ratio {
         }
     }
 
-    /// `floor(x * num / den)`, which has to be below 2⁶⁴.
+    /// Returns `floor(x * num / den)`. The result must be below 2⁶⁴.
     #[inline]
     pub(super) fn floor(&self, x: u64) -> u64 {
         let guess = x.wrapping_mul(self.whole).wrapping_add(self.rest_of(x));
         guess.wrapping_add(u64::from(self.missing(x, guess) >= self.den))
     }
 
-    /// `ceil(x * num / den)`, at most `u64::MAX`.
+    /// Returns `ceil(x * num / den)`, or `u64::MAX` if that is larger.
     #[inline]
     pub(super) fn ceil(&self, x: u64) -> u64 {
         let whole = x.checked_mul(self.whole);
@@ -43,15 +43,16 @@ impl Ratio {
         guess.saturating_add(more)
     }
 
-    /// Returns `x` times the fractional part, rounded down once or twice.
+    /// Returns `x` times the fractional part of the ratio, rounded down. The stored fractional part is rounded down,
+    /// too.
     #[inline]
     fn rest_of(&self, x: u64) -> u64 {
         let product = (u128::from(x) * u128::from(self.part)) >> 64;
         u64::try_from(product).unwrap_or(u64::MAX)
     }
 
-    /// Returns `x * num - guess * den`. The guess is low by less than 2, so the difference is below `2 * den` and fits.
-    /// Wrapping arithmetic gives it exactly, without numbers of 128 bits.
+    /// Returns `x * num - guess * den`. The guess is too low by less than 2, so the difference is below `2 * den` and
+    /// fits into 64 bits. Therefore wrapping arithmetic gives the exact difference, without numbers of 128 bits.
     #[inline]
     fn missing(&self, x: u64, guess: u64) -> u64 {
         x.wrapping_mul(self.num)

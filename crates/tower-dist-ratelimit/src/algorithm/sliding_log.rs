@@ -3,18 +3,18 @@ use std::time::Duration;
 use super::{Arithmetic, Ask, MAX_COUNT, When, Words, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
-/// The longest sliding window log, in tokens.
+/// The maximum limit of a sliding window log, in tokens, and the maximum number of its requests.
 ///
-/// In memory a log takes 16 to 37 bytes per request and key, since it grows by doubling and drops old requests in batches.
+/// In memory a log takes 16 to 37 bytes per request and key: it grows by doubling, and drops old requests in batches.
 pub const MAX_LOG: u64 = 10_000;
 
-/// The time and the cost of every request in the window: exactly the limit in any window.
+/// A sliding window log: it keeps the time and the cost of each request, so any window admits exactly the limit.
 ///
-/// The words are a sum, and two for each request, the oldest first: its time in nanoseconds, and the sum after it. A
-/// sum is the cost of all requests so far. It wraps around. So the count of any window is a search and a difference.
-/// The first sum is that before the first request.
+/// The *sum* at a request is the cost of all requests up to and including it, modulo 2⁶⁴. The used tokens of a window
+/// are the difference of two sums, which a binary search finds. The first word is the sum before the oldest request.
+/// Then each request has two words, the oldest first: its time in nanoseconds, and its sum.
 ///
-/// A quota of another window has the limit of that quota, up to the longest log, in the window of this one.
+/// If a request brings its own quota, only the quota's limit applies, up to `longest`; the window keeps its length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlidingLog {
     limit: u64,
@@ -27,7 +27,7 @@ pub(crate) struct SlidingLog {
 /// The words of a log.
 #[derive(Clone, Copy)]
 struct Log<'a> {
-    /// The sum before the first request.
+    /// The sum before the oldest request.
     gone: u64,
     entries: &'a [[u64; 2]],
 }
@@ -41,7 +41,7 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// The sum after the first `len` requests.
+    /// Returns the sum that includes the first `len` requests.
     fn sum_of(self, len: usize) -> u64 {
         let last = len.checked_sub(1).and_then(|last| self.entries.get(last));
         last.map_or(self.gone, |last| last[1])
@@ -51,7 +51,7 @@ impl<'a> Log<'a> {
         self.sum_of(self.entries.len())
     }
 
-    /// Whether more than `tokens` come after a request.
+    /// Returns a predicate: whether the requests after an entry cost more than `tokens` together.
     fn follow_more_than(self, tokens: u64) -> impl Fn(&[u64; 2]) -> bool {
         let sum = self.sum();
         move |entry| sum.wrapping_sub(entry[1]) > tokens
@@ -61,7 +61,7 @@ impl<'a> Log<'a> {
 impl SlidingLog {
     /// # Errors
     ///
-    /// A limit above the longest log.
+    /// A limit above `longest`.
     pub(crate) fn new(quota: Quota, longest: u64) -> Result<Self, BuildError> {
         quota.check()?;
         quota.check_limit(longest)?;
@@ -82,7 +82,7 @@ impl SlidingLog {
         log.sum().wrapping_sub(log.sum_of(self.left(log, now)))
     }
 
-    /// Returns the time until a request leaves the window.
+    /// Returns the time until a request made at `nanos` leaves the window.
     fn until(&self, nanos: u64, now: u64) -> Duration {
         Duration::from_nanos((nanos + self.window).saturating_sub(now))
     }
@@ -93,15 +93,17 @@ impl SlidingLog {
         let sum = log.sum().wrapping_add(tokens);
         let is_full = (len - left) as u64 >= self.longest;
         match &mut words[..] {
-            // In one instant, or after the clock has jumped back.
+            // Not later than the last request, because the clock stood still or jumped back: joins its entry.
             [.., last, before] if len > 0 && *last >= now => *before = sum,
-            // Debts come in any number. Those without a place count from the latest one on, which is longer.
+            // A full log can get further debts. They join the last entry, whose time becomes `now`, so that it
+            // counts for longer.
             [.., last, before] if is_full => (*last, *before) = (now, sum),
             _ => {
                 if words.is_empty() {
                     words.push(0);
                 } else if left * 8 >= len {
-                    // Not for each request, which would move all others. Leaves the sum before the next one.
+                    // Drops old requests in batches, because each drop moves all other words. The sum before the
+                    // oldest remaining request stays.
                     words.drain(..2 * left);
                 }
                 words.extend([now, sum]);
@@ -119,7 +121,7 @@ impl Arithmetic for SlidingLog {
             (0, Some(last)) => self.until(last[0], now),
             (_, last) => self.until(last.map_or(now, |last| last[0].max(now)), now),
         };
-        // The wait for the first request that no more than the rest of the limit follows.
+        // Waits for the first entry after which the other entries leave room for the cost.
         let retry_after = || {
             let follow_more = log.follow_more_than(limit - ask.cost);
             let last = log.entries.partition_point(follow_more);
@@ -157,7 +159,7 @@ impl Arithmetic for SlidingLog {
         self.used(Log::of(words), clamp(now.nanos))
     }
 
-    /// For each request the time since the previous one and its tokens, which are smaller numbers.
+    /// Stores differences, which need fewer bytes: for each request the time since the previous one, and its tokens.
     fn encode(&self, words: &[u64]) -> Words {
         let log = Log::of(words);
         let first = [0, log.gone];
@@ -176,7 +178,7 @@ impl Arithmetic for SlidingLog {
             sum = sum.checked_add(*tokens)?;
             (*wait, *tokens) = (nanos, sum);
         }
-        // As many as `push` keeps, including requests that have left the window.
+        // The most requests that `push` keeps, including requests that have left the window.
         let most = self.longest + self.longest / 7 + 1;
         let fits = (words.len() as u64) <= 2 * most && nanos <= clamp(u64::MAX);
         if !words.is_empty() {

@@ -3,31 +3,33 @@ use std::time::Duration;
 use super::{Arithmetic, Ask, MAX_COUNT, When, Words, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
-/// Maximum number of sub-windows in a window. Sixty divide a minute into seconds; more hardly improve the count.
+/// Maximum number of sub-windows in a window. Sixty split a minute into seconds; more hardly improve the accuracy.
 pub(crate) const MAX_SUB_WINDOWS: u32 = 100;
 
-/// A sliding window of `n` sub-windows. It keeps `n + 1` counts: of the last `n` sub-windows, the present one included,
-/// and of the sub-window before them, which is partly outside the window.
+/// A sliding window of `n` sub-windows. It keeps `n + 1` counts: one for each of the last `n` sub-windows, including
+/// the present one, and one for the sub-window before them. That oldest sub-window is partly outside the window.
 ///
-/// That oldest sub-window counts in proportion to its time inside the window (*interpolated*), as if its requests had
-/// come evenly. Or it counts as a *whole*, which never admits more than the limit in any window. One sub-window,
-/// interpolated, is the sliding window of the literature: 43 seconds into a minute, 17/60 of the previous minute count.
+/// By default, the oldest sub-window counts in proportion to its time inside the window. If `whole` is set, it counts
+/// in full, so no window admits more than the limit. With `n = 1` and without `whole`, this is the sliding window of
+/// the literature: 43 seconds into a minute, 17/60 of the previous minute's count are used.
 ///
-/// Sub-windows begin at the epoch. If `n` does not divide the window, they are a fraction of a nanosecond longer. A
-/// quota of another window has the limit of that quota in the window of this one.
+/// The first sub-window begins at the epoch. If `n` does not divide the window, a sub-window is a fraction of a
+/// nanosecond longer than `window / n`. If a request brings its own quota, only the quota's limit applies; the window
+/// keeps its length.
 ///
-/// The words are the number of the newest sub-window, and `n + 1` counts, each at its number modulo `n + 1`.
+/// The first word is the number of the newest sub-window. Then come `n + 1` counts, with the count of sub-window `i` at
+/// index `i mod (n + 1)`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlidingWindow {
     limit: u64,
     /// n.
     sub_windows: u64,
-    /// Of a sub-window, in nanoseconds.
+    /// The length of a sub-window, in nanoseconds.
     length: u64,
     whole: bool,
 }
 
-/// The counts of a key at one time.
+/// The counts of a key, as a decision at one time reads them.
 #[derive(Clone, Copy, Debug)]
 struct View<'a> {
     newest: u64,
@@ -36,9 +38,9 @@ struct View<'a> {
     sub_windows: u64,
     /// The number of the present sub-window.
     number: u64,
-    /// Nanoseconds of it that have passed.
+    /// Nanoseconds since the present sub-window began.
     passed: u64,
-    /// Nanoseconds until it begins, if the clock has jumped back.
+    /// Nanoseconds until the present sub-window begins; above 0 only if the clock has jumped back.
     behind: u64,
 }
 
@@ -59,7 +61,7 @@ impl View<'_> {
         (0..self.sub_windows).map(|age| self.count(age)).sum()
     }
 
-    /// Returns the count of the sub-window before those.
+    /// Returns the count of the oldest sub-window, which is partly outside the window.
     fn before(&self) -> u64 {
         self.count(self.sub_windows)
     }
@@ -85,7 +87,8 @@ impl SlidingWindow {
         })
     }
 
-    /// Returns the counted part of the oldest sub-window, `passed` nanoseconds into the present one.
+    /// Returns the part of the oldest sub-window's `count` that counts, `passed` nanoseconds into the present
+    /// sub-window.
     fn share(&self, count: u64, passed: u64) -> u64 {
         if self.whole || count == 0 {
             return count;
@@ -94,8 +97,8 @@ impl SlidingWindow {
         u64::try_from(part.div_ceil(u128::from(self.length))).unwrap_or(count)
     }
 
-    /// Returns the nanoseconds of the present sub-window after which at most `room` of the oldest sub-window counts, or
-    /// `None` if the present one ends before that.
+    /// Returns the time in the present sub-window, in nanoseconds, from which at most `room` of the oldest sub-window's
+    /// `count` counts. Returns `None` if the present sub-window ends before that.
     fn passed(&self, count: u64, room: u64) -> Option<u64> {
         if count <= room {
             return Some(0);
@@ -108,11 +111,11 @@ impl SlidingWindow {
         Some(self.length - left)
     }
 
-    /// Returns the shortest time after which no more than `most` counts, if nothing is added.
+    /// Returns the shortest time after which at most `most` tokens count, if no tokens are added.
     fn wait(&self, mut view: View<'_>, most: u64) -> Duration {
         let mut within = view.within();
         let mut waited = view.behind;
-        // After n + 1 sub-windows no present count remains.
+        // After n + 1 sub-windows, none of the present counts is in the window.
         for _ in 0..=self.sub_windows {
             let passed = most
                 .checked_sub(within)
@@ -128,7 +131,7 @@ impl SlidingWindow {
         Duration::from_nanos(waited)
     }
 
-    /// Returns the time until no count remains, if `granted` tokens are added.
+    /// Returns the time until no tokens count, if `granted` tokens are added now.
     fn reset_after(&self, view: View<'_>, granted: u64) -> Duration {
         let counts = |&age: &u64| view.count(age) > 0;
         let newest = match granted {
@@ -231,7 +234,7 @@ impl Arithmetic for SlidingWindow {
     }
 }
 
-/// The place of a sub-window among `len` counts.
+/// Returns the index of a sub-window among `len` counts.
 fn place(number: u64, len: u64) -> usize {
     usize::try_from(number % len).unwrap_or(usize::MAX)
 }
