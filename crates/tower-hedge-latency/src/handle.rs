@@ -86,7 +86,7 @@ impl HedgeHandle {
 
     /// Sets the trigger to a fixed delay.
     pub fn set_fixed(&self, delay: Duration) {
-        // A fixed delay contradicts no other setting.
+        // Cannot fail: a fixed delay contradicts no other setting.
         let _ = self.change(|given| given.trigger.set("fixed", Trigger::Fixed(delay)));
     }
 

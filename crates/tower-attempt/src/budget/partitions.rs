@@ -12,7 +12,7 @@ use crate::BuildError;
 const DEFAULT_CAPACITY: usize = 256;
 /// 2²⁰ partitions in use take about 110 MiB. No client has more destinations.
 const MAX_CAPACITY: usize = 1 << 20;
-/// Partitions per shard of a full table. A look-up searches one shard, and a new key makes room in one shard.
+/// Partitions per shard of a full table. A look-up searches one shard, and a new key evicts from one shard.
 const PER_SHARD: usize = 8;
 
 /// A [`Budget`] per destination, so that a failing destination does not use up the tokens of the others.

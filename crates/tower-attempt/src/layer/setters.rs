@@ -94,7 +94,7 @@ macro_rules! __layer {
 
             #[doc = concat!("Sets the mode: switches ", $extras, " on or off, or only counts them.")]
             pub fn set_mode(&self, mode: $crate::Mode) {
-                // A mode contradicts no other setting.
+                // Cannot fail: a mode contradicts no other setting.
                 let _ = self.change(|given| given.common.mode = Some(mode));
             }
 
