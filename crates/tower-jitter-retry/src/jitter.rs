@@ -55,14 +55,14 @@ mod tests {
         }
 
         #[test]
-        fn a_share_grows_with_chance(nanos: u64, a: u64, b: u64) {
+        fn a_share_grows_with_the_random_value(nanos: u64, a: u64, b: u64) {
             let whole = Duration::from_nanos(nanos);
             prop_assert!(share(whole, a.min(b)) <= share(whole, a.max(b)));
         }
     }
 
     #[test]
-    fn the_ends_of_chance_give_nothing_and_everything() {
+    fn the_smallest_and_the_largest_random_value_give_zero_and_the_whole() {
         let second = Duration::from_secs(1);
         assert_eq!(share(second, 0), Duration::ZERO);
         assert_eq!(share(second, 1 << 63), second / 2);

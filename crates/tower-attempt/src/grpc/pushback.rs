@@ -58,7 +58,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_delay_or_stop(value in any::<Vec<u8>>()) {
+        fn any_bytes_are_a_delay_or_forbid_a_retry(value in any::<Vec<u8>>()) {
             if let Some(hint) = parsed(&value) {
                 let value = value.trim_ascii();
                 let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_no_timeout() {
+    fn a_malformed_value_is_no_timeout() {
         for value in [
             "",
             "S",

@@ -297,7 +297,7 @@ fn no_rule_makes_a_request_safe_to_resend() {
 }
 
 #[test]
-fn a_rule_that_names_a_wait_keeps_it_without_proof() {
+fn a_rules_verdict_keeps_its_wait_when_it_lacks_proof() {
     let wait = Duration::from_secs(7);
     let http = Http::default()
         .with(|all| all.classify = Some(Arc::new(move |_| Verdict::not_sent().after(wait))));

@@ -50,7 +50,7 @@ impl<E: 'static> WrapsError for Limit<E> {
 }
 
 #[test]
-fn a_rejection_is_waited_for_or_fatal() {
+fn a_rejection_is_retried_after_its_wait_or_is_fatal() {
     let waited = Verdict::not_sent().after(WAIT);
     assert_eq!(verdict(boxed(Some(WAIT))), waited);
     assert_eq!(verdict(boxed(None)), Verdict::Fatal);
@@ -218,7 +218,7 @@ fn rejections_of_tower_resilience_are_fatal() {
 }
 
 #[test]
-fn a_text_that_only_begins_like_a_rejection_is_none() {
+fn a_text_that_only_begins_like_a_rejection_is_no_rejection() {
     for text in [
         "service overloaded!",
         "service",

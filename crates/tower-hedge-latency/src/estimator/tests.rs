@@ -28,7 +28,7 @@ fn threshold(estimator: &Estimator) -> u64 {
 }
 
 #[test]
-fn nothing_is_known_before_there_are_samples_enough() {
+fn no_threshold_is_known_before_there_are_enough_samples() {
     let estimator = Estimator::default();
     record(&estimator, 0, 199, |_| 1000);
     assert_eq!(estimator.threshold(), None);
@@ -89,7 +89,7 @@ fn many_samples_at_one_instant_refresh_too() {
 
 /// The clocks of two threads disagree.
 #[test]
-fn a_time_before_the_last_refresh_is_no_time_at_all() {
+fn a_clock_reading_before_the_last_refresh_counts_as_no_time() {
     let estimator = Estimator::default();
     let now = record(&estimator, SECOND, 1000, |_| 1000);
     let before = threshold(&estimator);
@@ -101,7 +101,7 @@ fn a_time_before_the_last_refresh_is_no_time_at_all() {
 }
 
 #[test]
-fn extremes_do_no_harm() {
+fn extreme_values_do_not_panic() {
     let estimator = Estimator::default();
     let extreme = QuantileTarget {
         above: u64::MAX,

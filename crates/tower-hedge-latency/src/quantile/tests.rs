@@ -72,7 +72,7 @@ fn a_call_that_was_cut_off_counts_as_the_longer_calls() {
 /// First attempts that never end. A single attempt that ended late by chance does not represent all of them. Neither do
 /// nine attempts, nor a hundredth of the late share of very many calls.
 #[test]
-fn where_few_took_longer_it_is_the_time_of_the_cut() {
+fn where_few_calls_took_longer_the_quantile_is_the_cut() {
     for (times, late) in [(1, 0), (1, 9), (1000, 499)] {
         let sample = empty();
         sample.ended.add(5, 900 * times);

@@ -17,7 +17,7 @@ enum State {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_left_when_the_caller_goes_in_any_state() {
+async fn a_dropped_call_leaves_nothing_behind_in_any_state() {
     use State::*;
     for state in [
         NotPolled,

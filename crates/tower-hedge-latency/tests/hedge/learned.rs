@@ -69,7 +69,7 @@ impl Learning {
 const UP_TO_20_MS: Option<Duration> = Some(Duration::from_micros(20_480));
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_hedged_before_there_are_samples_enough() {
+async fn nothing_is_hedged_before_there_are_enough_samples() {
     let mut learning = Learning::new(p95());
     learning.answer(199, 20).await;
     assert_eq!(learning.delay(), None);
@@ -134,7 +134,7 @@ async fn the_delay_keeps_to_its_bounds() {
 
 /// Each of these calls would lower the threshold if the layer recorded it.
 #[tokio::test(start_paused = true)]
-async fn failures_and_callers_that_leave_before_the_trigger_teach_nothing() {
+async fn the_trigger_learns_nothing_from_calls_that_end_without_success_before_it() {
     let mut learning = Learning::new(median());
     learning.answer(300, 20).await;
     for _ in 0..2_000 {
@@ -201,7 +201,7 @@ async fn a_response_of_a_hedge_counts_as_late() {
 
 /// The win of a hedge on failure is no observation of the first attempt's latency.
 #[tokio::test(start_paused = true)]
-async fn a_fast_failure_that_a_hedge_makes_good_teaches_nothing() {
+async fn the_trigger_learns_nothing_from_a_fast_failure_that_a_hedge_replaces() {
     let mut learning = Learning::new(median().hedge_on_failure(true));
     learning.answer(300, 20).await;
     for _ in 0..1_000 {
@@ -218,7 +218,7 @@ async fn a_fast_failure_that_a_hedge_makes_good_teaches_nothing() {
 
 /// Also if the layer has no other sample.
 #[tokio::test(start_paused = true)]
-async fn of_fast_failures_that_hedges_make_good_no_trigger_is_made() {
+async fn fast_failures_that_hedges_replace_make_no_trigger() {
     let mut learning = Learning::new(median().initial_delay(ms(50)).hedge_on_failure(true));
     for _ in 0..300 {
         let (mut call, primary) = learning.call().await;

@@ -141,7 +141,7 @@ async fn a_retuned_layer_reads_the_other_percentile_immediately() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_layer_that_is_retuned_takes_over_the_mode() {
+async fn a_retuned_layer_takes_over_the_mode() {
     let handle = fixed(10).build().unwrap().handle();
     let shadow = fixed(20).mode(Mode::Shadow);
     handle.retune(&shadow.build().unwrap()).unwrap();
@@ -182,7 +182,7 @@ async fn a_layer_that_is_retuned_keeps_the_settings_that_are_not_given() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_hedge_is_counted_by_its_fate() {
+async fn every_hedge_is_counted_as_sent_or_by_the_reason_for_its_skip() {
     let budget = Budget::ratio(0.0).burst(2);
     let layer = fixed(10).max_hedges(4).budget(budget).build().unwrap();
     let handle = layer.handle();

@@ -51,7 +51,7 @@ async fn each_failure_sends_one_and_the_rest_keep_their_times() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_no_hedges_are_left_the_first_failure_is_returned() {
+async fn when_no_hedges_remain_the_first_failure_is_returned() {
     let (mut call, mut handle) = call!(eager(1));
     assert_pending!(call.poll());
     next(&mut handle).await.send_error("the first");
@@ -61,7 +61,7 @@ async fn when_no_hedges_are_left_the_first_failure_is_returned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_layer_that_is_retuned_takes_it_over() {
+async fn a_retuned_layer_takes_over_hedge_on_failure() {
     let layer = fixed(10).build().unwrap();
     let (mut service, mut mock) = mock::spawn_layer::<u32, u32, _>(layer.clone());
     for (other, hedges) in [(eager(1), true), (fixed(10).hedge_on_failure(false), false)] {
@@ -204,7 +204,7 @@ async fn a_failure_sends_no_hedge_during_a_wait_that_a_server_demanded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn to_wait_for_nothing_is_no_wait() {
+async fn a_demanded_wait_of_zero_is_no_wait() {
     let (mut call, mut handle) = call!(eager(1).classify_fn(busy(0)));
     assert_pending!(call.poll());
     next(&mut handle).await.send_error("busy");

@@ -222,7 +222,7 @@ async fn a_failure_with_a_demanded_wait_sends_no_hedge() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pushback_beyond_the_clock_is_never() {
+async fn a_hedge_after_a_pushback_beyond_the_clock_is_never_due() {
     let (mut call, mut handle) = call!(hinted(Hint::AtLeast(Duration::MAX)));
     assert_pending!(call.poll());
     let primary = next(&mut handle).await;

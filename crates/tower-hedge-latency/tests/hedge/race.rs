@@ -282,7 +282,7 @@ async fn an_exhausted_budget_leaves_the_first_attempt_running() {
 
 /// gRPC's throttle allows extra attempts above half of its tokens.
 #[tokio::test(start_paused = true)]
-async fn the_budget_hears_of_every_failure() {
+async fn every_failure_is_recorded_on_the_budget() {
     let budget = Budget::grpc_throttle(2, 1.0);
     let (mut call, mut handle) = call!(fixed(10).max_hedges(2).budget(budget));
     assert_pending!(call.poll());
@@ -298,7 +298,7 @@ async fn the_budget_hears_of_every_failure() {
 
 /// A throttle counts successes and not calls. Otherwise a throttle with a whole token per call would always stay open.
 #[tokio::test(start_paused = true)]
-async fn only_calls_that_went_well_open_a_throttle_again() {
+async fn only_successful_calls_open_a_throttle_again() {
     let throttle = Budget::grpc_throttle(2, 1.0);
     let judge = |outcome: &Result<u32, Error>, _: &Attempt| match outcome {
         Ok(404) => Verdict::Fatal,
@@ -401,7 +401,7 @@ async fn a_call_without_a_success_has_no_winner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_largest_delay_is_never() {
+async fn the_largest_delay_is_never_due() {
     let (mut call, mut handle) = call!(HedgeLayer::builder().fixed(Duration::MAX));
     assert_pending!(call.poll());
     let primary = next(&mut handle).await;
@@ -414,7 +414,7 @@ async fn the_largest_delay_is_never() {
 
 /// tokio's timer rounds up, which overflows in the last millisecond of the clock.
 #[tokio::test(start_paused = true)]
-async fn the_largest_delay_that_the_clock_can_hold_is_no_panic() {
+async fn the_largest_delay_that_the_clock_can_hold_does_not_panic() {
     let now = Instant::now();
     let fits = |nanos: u128| {
         let secs = u64::try_from(nanos / 1_000_000_000).unwrap();

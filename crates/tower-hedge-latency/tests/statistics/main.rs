@@ -235,7 +235,7 @@ fn fast_failures_leave_the_trigger_where_it_is() {
 
 /// tower forgets everything within two periods without calls.
 #[test]
-fn idle_hours_are_not_forgotten_over() {
+fn idle_hours_do_not_erase_what_was_learned() {
     let watched = Watched::drawing(p95(), heavy_tail);
     watched.run(Load::calls(10_000));
     let delay = watched.handle.delay();

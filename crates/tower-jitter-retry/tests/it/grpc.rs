@@ -109,7 +109,7 @@ async fn pushback_is_the_exact_delay_and_the_backoff_starts_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_negative_or_unparsable_pushback_means_stop() {
+async fn a_negative_or_unparsable_pushback_forbids_a_retry() {
     for pushback in ["-1", "soon", ""] {
         let upstream = Upstream::new([pushed_back(UNAVAILABLE, pushback)]);
         let service = grpc().build().unwrap().layer(upstream.clone());

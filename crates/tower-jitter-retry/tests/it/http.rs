@@ -135,7 +135,7 @@ async fn a_free_retry_is_not_sent_after_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_free_retry_is_no_failure_to_a_throttle_and_the_next_one_is() {
+async fn a_throttle_counts_the_second_unprocessed_attempt_and_not_the_first() {
     let throttle = Budget::grpc_throttle(2, 1.0);
     let layer = http().budget(throttle.clone()).build().unwrap();
     let refused = refused_stream().await;
@@ -150,7 +150,7 @@ async fn a_free_retry_is_no_failure_to_a_throttle_and_the_next_one_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn off_means_no_extra_attempt_not_even_a_free_one() {
+async fn off_sends_no_extra_attempt_not_even_a_free_retry() {
     let upstream = Upstream::new([refused_stream().await, Answer::status(200)]);
     let layer = http().mode(Mode::Off).build().unwrap();
     layer

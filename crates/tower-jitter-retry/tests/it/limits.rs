@@ -70,7 +70,7 @@ async fn a_response_at_the_last_moment_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_both_limits_run_out_it_is_the_calls() {
+async fn when_both_limits_expire_the_call_times_out() {
     let layer = builder().attempt_timeout(ms(30)).deadline(ms(30));
     let (mut call, mut handle) = call!(layer.build().unwrap());
     assert_pending!(call.poll());
@@ -82,7 +82,7 @@ async fn when_both_limits_run_out_it_is_the_calls() {
 
 /// For instance, the service has its own timer for the same instant.
 #[tokio::test(start_paused = true)]
-async fn a_failure_in_the_last_moment_is_the_time_limits() {
+async fn a_retryable_failure_when_a_limit_expires_is_a_timeout() {
     let (mut call, mut handle) = call!(builder().deadline(ms(30)).build().unwrap());
     assert_pending!(call.poll());
     let first = next(&mut handle).await;
@@ -94,7 +94,7 @@ async fn a_failure_in_the_last_moment_is_the_time_limits() {
 
 /// The outcome contains more information than a timeout, and no retry would have followed.
 #[tokio::test(start_paused = true)]
-async fn a_fatal_outcome_in_the_last_moment_is_returned_as_it_is() {
+async fn a_fatal_outcome_when_a_limit_expires_is_returned_as_it_is() {
     let layer = builder().classify_fn(|_: &Result<u32, BoxError>, _| Verdict::Fatal);
     let layer = layer.attempt_timeout(ms(30)).deadline(ms(30));
     let (mut call, mut handle) = call!(layer.build().unwrap());
@@ -208,7 +208,7 @@ fn longest() -> Duration {
 
 /// tokio's timer rounds up to a millisecond, which overflows at the end of the clock.
 #[tokio::test(start_paused = true)]
-async fn limits_up_to_the_end_of_the_clock_are_no_panic() {
+async fn limits_up_to_the_end_of_the_clock_do_not_panic() {
     for layer in [
         builder().attempt_timeout(longest()),
         builder().deadline(longest()),
@@ -365,7 +365,7 @@ mod http {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_requests_own_limits_win() {
+    async fn the_limits_of_a_request_replace_the_layers_limits() {
         let service = layer()
             .attempt_timeout(ms(10))
             .deadline(ms(100))

@@ -162,7 +162,7 @@ async fn a_layer_that_never_retries_does_not_disable_the_layer_above() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_attempts_are_told() {
+async fn a_response_after_two_attempts_has_a_report() {
     let upstream = Upstream::new([Answer::status(404), Answer::status(503)]);
     let response = get_below_a_layer_that_retries_404(&upstream).await;
     assert!(upstream.seen().len() > 1);
@@ -293,7 +293,7 @@ async fn futures_poll<F: Future + Unpin>(f: &mut F) -> Option<F::Output> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_word_covers_timeouts() {
+async fn a_classify_rule_has_the_last_word_on_timeouts_too() {
     let asked = Arc::new(Mutex::new(0));
     let count = asked.clone();
     let layer = http()
@@ -359,7 +359,7 @@ mod grpc {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn pushback_stops_what_a_closure_would_repeat() {
+    async fn a_negative_pushback_overrides_a_closure_that_would_retry() {
         let layer = grpc()
             .classify(|o| match o.code() {
                 Some(tower_jitter_retry::GrpcCode::Aborted) => Verdict::transient(),

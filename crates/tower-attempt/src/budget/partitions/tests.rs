@@ -61,7 +61,7 @@ fn keys_without_room_share_one_budget() {
 }
 
 #[test]
-fn a_full_partition_makes_room() {
+fn a_full_partition_is_evicted_for_a_new_key() {
     let budgets = Budgets::new(one_token()).capacity(1);
     assert!(spend(&budgets, "a"));
     assert!(is_shared(&budgets, "b"));
@@ -98,7 +98,7 @@ fn a_permit_that_outlives_many_other_keys_returns_to_its_own_partition() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_partition_that_time_has_filled_makes_room() {
+async fn a_partition_that_time_has_filled_is_evicted_for_a_new_key() {
     let budgets = Budgets::new(Budget::ratio(0.0).per_second(1).burst(2)).capacity(1);
     assert_eq!(spend_all(&budgets.get("a")), 2);
     advance(Duration::from_nanos(1_999_999_999)).await;
@@ -112,7 +112,7 @@ async fn a_partition_that_time_has_filled_makes_room() {
 
 /// Hosts come and go, and no successful call refills the partition of a host that has gone.
 #[tokio::test(start_paused = true)]
-async fn a_partition_that_is_never_idle_makes_room_90_seconds_after_its_last_use() {
+async fn a_partition_that_is_never_idle_is_evicted_90_seconds_after_its_last_use() {
     for template in [
         Budget::ratio(0.05).initial(10),
         Budget::ratio(0.05).burst(10),
@@ -156,7 +156,7 @@ fn without_tokens_per_second_a_partition_with_spent_tokens_is_not_evicted_immedi
 }
 
 #[test]
-fn of_partitions_that_start_empty_only_untouched_ones_make_room() {
+fn of_partitions_that_start_empty_only_untouched_ones_are_evicted() {
     let budgets = Budgets::new(Budget::ratio(0.5).burst(2).initial(0)).capacity(2);
     budgets.get("saves").deposit();
     for key in 0..1_000 {
