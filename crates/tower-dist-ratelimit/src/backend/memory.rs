@@ -222,7 +222,7 @@ impl Memory {
         let _locked = self.lock(&asked);
         let now = self.frame.now();
         for (one, out) in asked.iter().zip(&mut *out) {
-            *out = one.store.check(one.key, now, &one.ask);
+            one.store.check(one.key, now, &one.ask, out);
         }
         let allowed = out.iter().all(|out| out.allowed);
         for (one, out) in asked.iter().zip(out) {
@@ -233,7 +233,7 @@ impl Memory {
             if out.allowed {
                 // Another policy rejects the request, so nothing is taken from this one. A check of zero cost reports all
                 // its remaining tokens.
-                *out = one.store.check(one.key, now, &one.ask.look());
+                one.store.check(one.key, now, &one.ask.look(), out);
             }
             if one.ask.cost > 0 {
                 one.store.adopt(one.key, now, &one.ask);
@@ -246,7 +246,12 @@ impl Memory {
         &'a self,
         charges: &'a [Charge<'_>],
     ) -> Result<SmallVec<[Target<'a>; 4]>, BackendError> {
-        charges.iter().map(|charge| self.ask(charge)).collect()
+        // Collecting into a `Result` moves the vector.
+        let mut asked = SmallVec::new();
+        for charge in charges {
+            asked.push(self.ask(charge)?);
+        }
+        Ok(asked)
     }
 
     fn correct(&self, charges: &[Charge<'_>], delta: i64) -> Result<(), BackendError> {

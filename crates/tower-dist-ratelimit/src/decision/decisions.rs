@@ -9,7 +9,7 @@ use crate::Decision;
 
 /// The decisions on one request: one per policy that decided, in the order of their charges.
 ///
-/// Dereferences to a slice. Two decisions are stored inline, so one or two policies need no allocation.
+/// Dereferences to a slice. Four decisions are stored inline, so up to four policies need no allocation.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Decision, Decisions};
@@ -20,7 +20,7 @@ use crate::Decision;
 /// assert!(decisions.iter().all(|decision| decision.allowed));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decisions(SmallVec<[Decision; 2]>);
+pub struct Decisions(SmallVec<[Decision; 4]>);
 
 impl Decisions {
     /// Returns `len` rejections, which a backend overwrites with its decisions.

@@ -16,7 +16,7 @@ impl Limits {
     /// Decides on a request and emits the event of its outcome, unless the decision is pending.
     ///
     /// `look` returns whether a policy applies to the request, and fills in its charge. `question` is new.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn decide(
         &self,
         question: &mut Question,
@@ -27,7 +27,7 @@ impl Limits {
     }
 
     /// Decides on a request without an event of its outcome.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn decide_silently(
         &self,
         question: &mut Question,
@@ -79,42 +79,38 @@ impl Limits {
 
     /// Collects the charges of a request and returns the quota look-ups that are still needed. Fails if a policy
     /// rejects the request because its key is missing.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prepare(
         &self,
         question: &mut Question,
         mut look: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
     ) -> Result<Vec<LookUp>, Reason> {
         let mut lookups = Vec::new();
-        let Question { sink, charges, .. } = &mut *question;
         for (number, rule) in self.rules.iter().enumerate() {
-            // Filled in place, for the same reason as the question.
-            charges.push(PolicyCharge {
+            let mut asked = PolicyCharge {
                 rule: number,
                 id: rule.id,
                 key: 0..0,
                 cost: rule.policy.cost,
                 quota: None,
-            });
-            let place = charges.len() - 1;
-            match look(rule, sink, &mut charges[place]) {
+            };
+            match look(rule, &mut question.sink, &mut asked) {
                 Applies::Yes => {}
-                Applies::WithQuota(quota) => lookups.push((place, quota)),
-                Applies::No => {
-                    charges.pop();
-                }
+                Applies::WithQuota(quota) => lookups.push((question.charges.len(), quota)),
+                Applies::No => continue,
                 Applies::Rejects(reason) => {
-                    charges.clear();
+                    question.charges.clear();
                     question.keyless = number;
                     return Err(reason);
                 }
             }
+            question.charges.push(asked);
         }
         Ok(lookups)
     }
 
     /// Decides on the charges of a request. A backend has the whole timeout from now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ask(&self, question: &mut Question) -> Outcome {
         let (Some(alone), [asked]) = (&self.alone, question.charges.as_slice()) else {
             return self.ask_backend(question);
@@ -125,13 +121,13 @@ impl Limits {
         // The fast path: nothing can fail, so neither the timeout nor the circuit breaker is needed.
         question.decisions.reject(1);
         let decision = &mut question.decisions[0];
-        alone.charge(asked.key(question.sink.bytes()), asked.cost, decision);
-        match decision.allowed {
+        match alone.charge(asked.key(question.sink.bytes()), asked.cost, decision) {
             true => Outcome::Pass { charged: true },
             false => Outcome::Reject(Reason::Quota),
         }
     }
 
+    #[inline(never)]
     fn ask_backend(&self, question: &mut Question) -> Outcome {
         if question.charges.is_empty() {
             return Outcome::Pass { charged: true };

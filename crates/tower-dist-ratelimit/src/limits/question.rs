@@ -13,7 +13,7 @@ use crate::{
 /// decision.
 pub(crate) struct Question {
     pub(crate) sink: KeySink,
-    pub(crate) charges: SmallVec<[PolicyCharge; 2]>,
+    pub(crate) charges: SmallVec<[PolicyCharge; 4]>,
     /// One decision per entry of `asked`, once there is a decision.
     pub(crate) decisions: Decisions,
     /// The backend error that left the request undecided.

@@ -11,12 +11,13 @@ pub(crate) struct Alone {
 }
 
 impl Alone {
-    /// Takes `cost` tokens, unless there are fewer.
-    #[inline]
-    pub(crate) fn charge(&self, key: &[u8], cost: u64, out: &mut Decision) {
+    /// Takes `cost` tokens, unless there are fewer. Returns whether the request is allowed.
+    #[inline(never)]
+    pub(crate) fn charge(&self, key: &[u8], cost: u64, out: &mut Decision) -> bool {
         // Hashes first: a processor can hash while it waits for the key's bytes, but not while it reads the clock.
         let key = self.frame.hash(key);
         self.store
             .charge(key, self.frame.now(), &Ask::own(cost), out);
+        out.allowed
     }
 }

@@ -51,9 +51,11 @@ impl<A: OneNumber> Store for Numbers<A> {
         arithmetic.decide_in_place(state, now, ask, out);
     }
 
-    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {
-        let state = self.slots.update(key, &mut |_| None);
-        self.arithmetic.decide(state, self.at(key, nanos), ask)
+    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
+        let state = self.slots.swap_first(key, |_| None);
+        let state = state.unwrap_or_else(|| self.slots.update(key, &mut |_| None));
+        let now = self.at(key, nanos);
+        self.arithmetic.decide_in_place(state, now, ask, out);
     }
 
     fn settle(&self, key: Fingerprint, nanos: u64, _: &Ask<'_>, delta: i64) {

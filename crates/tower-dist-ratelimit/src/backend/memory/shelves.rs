@@ -151,10 +151,10 @@ impl Store for Shelves {
         });
     }
 
-    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {
-        self.with(key, nanos, |arithmetic, state, now| {
+    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
+        *out = self.with(key, nanos, |arithmetic, state, now| {
             arithmetic.decide(state, now, ask)
-        })
+        });
     }
 
     fn adopt(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) {

@@ -6,8 +6,8 @@ pub(super) trait Store: Send + Sync {
     /// Takes tokens, if they are there. Writes the decision in place: a copy of it takes as long as the arithmetic.
     fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision);
 
-    /// Returns the decision of [`charge`](Self::charge) without taking tokens.
-    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision;
+    /// Writes the decision of [`charge`](Self::charge) without taking tokens.
+    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision);
 
     /// Puts the quota of a rejected request in force.
     fn adopt(&self, _key: Fingerprint, _nanos: u64, _ask: &Ask<'_>) {}

@@ -39,7 +39,9 @@ fn charge(slots: &Numbers<Bucket>, key: Fingerprint, cost: u64) -> u64 {
 }
 
 fn left(slots: &Numbers<Bucket>, key: Fingerprint) -> u64 {
-    slots.check(key, 0, &Ask::own(0)).remaining
+    let mut decision = Decision::default();
+    slots.check(key, 0, &Ask::own(0), &mut decision);
+    decision.remaining
 }
 
 #[test]
