@@ -1,7 +1,9 @@
 use std::borrow::Cow;
 use std::{error, fmt};
 
-/// An invalid setting of a builder: its name, its value and its bound.
+/// The error of a builder: a setting that is out of its range or contradicts another setting.
+///
+/// The text names the setting, its value, and the range that the value must be in.
 ///
 /// ```
 /// use tower_attempt::Budget;

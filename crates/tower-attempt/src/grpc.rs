@@ -26,6 +26,8 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 
 /// The protocol gRPC, as in gRFC A6.
 ///
+/// The standard rules give each outcome a [`Verdict`]:
+///
 /// | outcome | method declared idempotent | any other method |
 /// |---|---|---|
 /// | UNAVAILABLE or RESOURCE_EXHAUSTED with `grpc-retry-pushback-ms` | transient, throttled | the same |

@@ -46,6 +46,8 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// The protocol HTTP.
 ///
+/// The standard rules give each outcome a [`Verdict`]:
+///
 /// | outcome | idempotent request | other request |
 /// |---|---|---|
 /// | 429 | throttled | throttled |
