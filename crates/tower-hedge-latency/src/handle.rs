@@ -59,8 +59,8 @@ impl HedgeHandle {
         settings.due(0, learned)
     }
 
-    /// Returns the name and the learned delay of each [`key`](crate::HedgeLayerBuilder::key), sorted by name. The list is
-    /// empty if the trigger is not a percentile.
+    /// Returns the name and the learned delay of each [`key`](crate::HedgeLayerBuilder::key), sorted by name. The delay is
+    /// `None` while a key has too few samples. The list is empty if the trigger is not a percentile.
     ///
     /// # Cost
     ///

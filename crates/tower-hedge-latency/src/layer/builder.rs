@@ -62,8 +62,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     ///
     /// # Cost
     ///
-    /// Two clock reads and three or four atomic operations per call. At high rates it is less, because only a share of
-    /// the calls is sampled. Memory is 16 KB for each of at most 256 [keys](Self::key), so 4 MB at most.
+    /// Two clock reads and three or four atomic operations per call. High rates cost less per call, because only a share
+    /// of the calls is sampled. Each of at most 256 [keys](Self::key) takes 16 KB of memory, so 4 MB at most.
     pub fn percentile(mut self, quantile: f64) -> Self {
         self.0.settings.percentile.quantile = Some(quantile);
         self.trigger("percentile", Trigger::Percentile)
