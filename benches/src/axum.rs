@@ -1,36 +1,29 @@
 //! A complete server, axum's hello world, under the load generator `wrk`: with and without a limit, admitting and
-//! rejecting. Two more layers make no decision and send the same bytes.
+//! rejecting. Two more layers make no decision and send the same bytes as ours.
 //!
 //! The server is a process on one core, and `wrk` runs on another.
 
 mod server;
-mod wrk;
 
 use std::io;
 
+use self::server::Server;
 pub(crate) use self::server::serve;
-use self::{server::Server, wrk::Wrk};
-use crate::report::{BARE, Goal, OURS, Row};
+use crate::report::{BARE, OURS, Row};
+use crate::wrk::{self, Subject};
 
-const ALLOWING: &str = "axum hello, header key, allowing";
-const REFUSING: &str = "axum hello, header key, refusing";
-
-const FIELDS: &str = "axum hello, with the fields of a limit";
-const REFUSAL: &str = "axum, the message of a refusal";
+const WITHOUT_FIELDS: &str = "axum hello, header key, without fields";
+const WITH_FIELDS: &str = "axum hello, header key, with fields";
+const REJECTING: &str = "axum hello, header key, rejecting";
 
 const TOWER_GOVERNOR: &str = "tower_governor";
+/// The same response without a decision.
+const CONSTANT: &str = "constant";
 
-/// Rounds of one second each.
-const ROUNDS: usize = 5;
-
-/// A path, and the goal for our share of its time.
-struct Subject {
-    case: &'static str,
-    name: &'static str,
-    path: &'static str,
-    goal: Option<f64>,
-    per_second: Vec<f64>,
-}
+/// Equal speed.
+const EQUAL: f64 = 1.0;
+/// 0.97 of the rate of a layer that sends the same bytes without a decision.
+const NEARLY_CONSTANT: f64 = 1.03;
 
 /// Measures the rows. Without `wrk`, returns none and prints the reason to stderr.
 pub(crate) fn rows() -> Vec<Row> {
@@ -41,78 +34,24 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 fn measure() -> io::Result<Vec<Row>> {
-    let wrk = Wrk::find()?;
     let server = Server::start()?;
-    let mut rows = rounds(
-        &wrk,
-        &server,
-        [
-            Subject::new(ALLOWING, BARE, server::BARE).goal(1.04),
-            Subject::new(ALLOWING, OURS, server::OURS),
-            Subject::new(ALLOWING, TOWER_GOVERNOR, server::GOVERNOR),
-            Subject::new(FIELDS, BARE, server::FIELDS),
-        ],
-    )?;
-    rows.extend(rounds(
-        &wrk,
-        &server,
-        [
-            Subject::new(REFUSING, BARE, server::BARE).goal(1.0),
-            Subject::new(REFUSING, OURS, server::OURS_REFUSING),
-            Subject::new(REFUSING, TOWER_GOVERNOR, server::GOVERNOR_REFUSING),
-            Subject::new(REFUSAL, BARE, server::REFUSAL),
-        ],
-    )?);
-    Ok(rows)
-}
-
-/// Measures the subjects in turn in each round, so that other work on the machine affects all of them.
-fn rounds<const N: usize>(
-    wrk: &Wrk,
-    server: &Server,
-    mut subjects: [Subject; N],
-) -> io::Result<Vec<Row>> {
-    eprintln!("axum: {ROUNDS} rounds of {N} subjects");
-    for _ in 0..ROUNDS {
-        for subject in &mut subjects {
-            subject
-                .per_second
-                .push(wrk.per_second(server.port(), subject.path)?);
-        }
-    }
-    Ok(subjects.into_iter().map(Subject::row).collect())
-}
-
-impl Subject {
-    fn new(case: &'static str, name: &'static str, path: &'static str) -> Self {
-        Self {
-            case,
-            name,
-            path,
-            goal: None,
-            per_second: Vec::new(),
-        }
-    }
-
-    /// Sets the goal for our share of this subject's time.
-    fn goal(self, share: f64) -> Self {
-        Self {
-            goal: Some(share),
-            ..self
-        }
-    }
-
-    fn row(mut self) -> Row {
-        self.per_second.sort_by(f64::total_cmp);
-        let nanos = |per_second: &f64| 1e9 / per_second;
-        let median = self.per_second.get(self.per_second.len() / 2);
-        Row {
-            ns_min: self.per_second.last().map(nanos),
-            ns_median: median.map(nanos),
-            ns_max: self.per_second.first().map(nanos),
-            per_second: self.per_second.last().copied(),
-            goal: self.goal.map(Goal::Share),
-            ..Row::new(self.case, self.name)
-        }
-    }
+    let subject = |case, name, path| Subject::new(case, name, server.port(), path);
+    let without_fields = wrk::rows([
+        subject(WITHOUT_FIELDS, BARE, server::BARE),
+        subject(WITHOUT_FIELDS, OURS, server::OURS),
+        subject(WITHOUT_FIELDS, TOWER_GOVERNOR, server::GOVERNOR).goal(EQUAL),
+    ])?;
+    let with_fields = wrk::rows([
+        subject(WITH_FIELDS, BARE, server::BARE),
+        subject(WITH_FIELDS, OURS, server::OURS_WITH_FIELDS),
+        subject(WITH_FIELDS, TOWER_GOVERNOR, server::GOVERNOR_WITH_FIELDS).goal(EQUAL),
+        subject(WITH_FIELDS, CONSTANT, server::FIELDS).goal(NEARLY_CONSTANT),
+    ])?;
+    let rejecting = wrk::rows([
+        subject(REJECTING, BARE, server::BARE),
+        subject(REJECTING, OURS, server::OURS_REJECTING),
+        subject(REJECTING, TOWER_GOVERNOR, server::GOVERNOR_REJECTING),
+        subject(REJECTING, CONSTANT, server::REJECTION).goal(NEARLY_CONSTANT),
+    ])?;
+    Ok([without_fields, with_fields, rejecting].concat())
 }

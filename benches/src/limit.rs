@@ -18,7 +18,7 @@ pub(crate) use self::flood::FLOOD;
 pub(crate) use self::layer::by_header;
 #[cfg(test)]
 pub(crate) use self::layer::{BUCKET, FIXED, WITHOUT_FIELDS};
-pub(crate) use self::peers::{tower_governor, tower_governor_refusing};
+pub(crate) use self::peers::{tower_governor, tower_governor_refusing, tower_governor_with_fields};
 use crate::measure::Case;
 
 pub(crate) fn cases() -> Vec<Case> {

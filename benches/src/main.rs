@@ -3,6 +3,7 @@
 mod alloc;
 mod axum;
 mod callgrind;
+mod gateway;
 mod growth;
 mod hedge;
 mod job;
@@ -15,6 +16,7 @@ mod report;
 mod resident;
 mod retry;
 mod throughput;
+mod wrk;
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -51,6 +53,8 @@ enum Group {
     Limit,
     /// A complete server, if `wrk` is installed.
     Axum,
+    /// The gateway of `examples`, if it is built, and `nginx` and `wrk` are installed.
+    Gateway,
     /// How cost grows with the load.
     Growth,
 }
@@ -64,7 +68,7 @@ impl Group {
             Self::Redis | Self::Memcached => Vec::new(),
             Self::Limit => limit::cases(),
             // Not a loop in this process.
-            Self::Axum => Vec::new(),
+            Self::Axum | Self::Gateway => Vec::new(),
             // Sizes of one subject, instead of subjects.
             Self::Growth => Vec::new(),
         }
@@ -107,6 +111,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     if matches!(args.only, None | Some(Group::Axum)) {
         rows.extend(axum::rows());
+    }
+    if matches!(args.only, None | Some(Group::Gateway)) {
+        match gateway::rows() {
+            Ok(gateway) => rows.extend(gateway),
+            Err(error) => eprintln!("no rows of a gateway: {error}"),
+        }
     }
     if matches!(args.only, None | Some(Group::Growth)) {
         rows.extend(growth::rows(Effort::GROWTH));

@@ -24,13 +24,15 @@ pub(crate) struct Row {
     pub(crate) goal: Option<Goal>,
 }
 
-/// A goal for our share of a subject's time or memory.
+/// A goal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Goal {
     /// Our share of the total.
     Share(f64),
     /// Our share of the total minus the bare service's.
     OverBare(f64),
+    /// The server's processor time of our decision, in microseconds.
+    ServerMicros(f64),
 }
 
 impl Row {
@@ -127,6 +129,7 @@ impl fmt::Display for Goal {
         match self {
             Self::Share(share) => write!(f, "≤ {share}"),
             Self::OverBare(share) => write!(f, "≤ {share} over bare"),
+            Self::ServerMicros(most) => write!(f, "≤ {most} µs of server"),
         }
     }
 }
@@ -138,10 +141,11 @@ fn met(ours: &Row, peer: &Row, bare: Option<&Row>) -> Option<&'static str> {
             let over = |row: &Row| Some(row.ns_min? - bare?.ns_min?);
             (over(ours)? / over(peer)?, goal)
         }
+        Goal::ServerMicros(most) => (ours.server_cpu_us? / most, 1.0),
     };
     // The tolerance applies only to goals of equal speed, not to goals of several times the speed.
     let difference = ours.ns_min.zip(peer.ns_min).map(|(ours, peer)| ours - peer);
-    let equal = goal >= 1.0 && difference < Some(EQUAL);
+    let equal = matches!(peer.goal, Some(Goal::Share(1.0..))) && difference < Some(EQUAL);
     Some(match share <= goal {
         true => "yes",
         false if equal => "equal",

@@ -10,20 +10,22 @@ use axum::{Router, routing::Route, routing::get};
 use http::{HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE, header::RETRY_AFTER};
 use tower::layer::layer_fn;
 use tower::util::{MapResponseLayer, service_fn};
-use tower_dist_ratelimit::Quota;
+use tower_dist_ratelimit::{Quota, ResponseHeaders};
 
-use crate::limit::{by_header, plenty, tower_governor, tower_governor_refusing};
+use crate::limit::{
+    by_header, plenty, tower_governor, tower_governor_refusing, tower_governor_with_fields,
+};
+use crate::wrk::CORES;
 
 pub(super) const BARE: &str = "/bare";
 pub(super) const OURS: &str = "/ours";
-pub(super) const OURS_REFUSING: &str = "/ours/refusing";
+pub(super) const OURS_WITH_FIELDS: &str = "/ours/fields";
+pub(super) const OURS_REJECTING: &str = "/ours/rejecting";
 pub(super) const FIELDS: &str = "/fields";
-pub(super) const REFUSAL: &str = "/refusal";
+pub(super) const REJECTION: &str = "/rejection";
 pub(super) const GOVERNOR: &str = "/tower_governor";
-pub(super) const GOVERNOR_REFUSING: &str = "/tower_governor/refusing";
-
-/// The cores of the server and of `wrk`.
-pub(super) const CORES: [&str; 2] = ["0", "1"];
+pub(super) const GOVERNOR_WITH_FIELDS: &str = "/tower_governor/fields";
+pub(super) const GOVERNOR_REJECTING: &str = "/tower_governor/rejecting";
 
 /// A server in its own process.
 pub(super) struct Server {
@@ -96,22 +98,29 @@ pub(crate) fn serve() -> io::Result<()> {
     })
 }
 
-/// Our layer with its fields and the peer without, the defaults of both.
+/// A route per subject.
 fn routes() -> Router {
     let hello = || get(async || "Hello, World!");
-    let ours = by_header(plenty()).build().expect("valid");
-    let ours_refusing = by_header(Quota::per_hour(1)).build().expect("valid");
+    let ours = by_header(plenty()).headers(ResponseHeaders::OnRejection);
+    let ours = ours.build().expect("valid");
+    let ours_with_fields = by_header(plenty()).build().expect("valid");
+    let ours_rejecting = by_header(Quota::per_hour(1)).build().expect("valid");
     Router::new()
         .route(BARE, hello())
         .route(OURS, hello().layer(ours))
-        .route(OURS_REFUSING, hello().layer(ours_refusing))
+        .route(OURS_WITH_FIELDS, hello().layer(ours_with_fields))
+        .route(OURS_REJECTING, hello().layer(ours_rejecting))
         .route(FIELDS, hello().layer(MapResponseLayer::new(put_fields)))
         .route(
-            REFUSAL,
-            hello().layer(layer_fn(|_: Route| service_fn(refuse))),
+            REJECTION,
+            hello().layer(layer_fn(|_: Route| service_fn(reject))),
         )
         .route(GOVERNOR, hello().layer(tower_governor()))
-        .route(GOVERNOR_REFUSING, hello().layer(tower_governor_refusing()))
+        .route(
+            GOVERNOR_WITH_FIELDS,
+            hello().layer(tower_governor_with_fields()),
+        )
+        .route(GOVERNOR_REJECTING, hello().layer(tower_governor_refusing()))
 }
 
 /// Sets the fields that our layer sends with an admitted request, as constants.
@@ -125,7 +134,7 @@ fn put_fields(mut response: Response) -> Response {
 }
 
 /// Sends the response that our layer sends to a rejected request, as a constant.
-async fn refuse(_: Request) -> Result<Response, Infallible> {
+async fn reject(_: Request) -> Result<Response, Infallible> {
     let fields = [
         (CONTENT_TYPE, "application/problem+json"),
         (RETRY_AFTER, "3600"),

@@ -7,7 +7,7 @@ use tower::{Layer, ServiceExt};
 use tower_dist_ratelimit::{CallLimitLayer, Limiter, Policy, Quota, backend::Memory};
 
 use crate::limit::{Many, check, limiter, name, plenty};
-use crate::measure::{Case, Figure, Subject};
+use crate::measure::{Case, Figure, Subject, time_of};
 
 const KEYS: [(&str, u32); 5] = [
     ("1 k", 1_000),
@@ -85,21 +85,26 @@ pub(super) fn by_waiting() -> Case {
             .max_wait(Duration::from_secs(60))
             .max_waiters(10_000);
         let layer = layer.build().expect("valid");
-        Subject::looping(subject, move |calls| {
+        Subject::timing(subject, move |calls| {
             let throttle = layer.layer(tower::service_fn(|n: u64| async move {
                 Ok::<u64, std::convert::Infallible>(n)
             }));
-            for _ in 0..calls.div_ceil(waiting) {
-                runtime.block_on(async {
-                    let calls: Vec<_> = (0..waiting)
-                        .map(|n| tokio::spawn(throttle.clone().oneshot(n.into())))
-                        .collect();
-                    for call in calls {
-                        let admitted = call.await.is_ok_and(|answer| answer.is_ok());
-                        assert!(admitted, "a call was rejected");
-                    }
-                });
-            }
+            let rounds = calls.div_ceil(waiting);
+            let took = time_of(|| {
+                for _ in 0..rounds {
+                    runtime.block_on(async {
+                        let calls: Vec<_> = (0..waiting)
+                            .map(|n| tokio::spawn(throttle.clone().oneshot(n.into())))
+                            .collect();
+                        for call in calls {
+                            let admitted = call.await.is_ok_and(|answer| answer.is_ok());
+                            assert!(admitted, "a call was rejected");
+                        }
+                    });
+                }
+            });
+            // The share of `calls`, because every round has all its calls.
+            took * calls / (rounds * waiting)
         })
     });
     Case::new("growth, waiting calls", Figure::Access, subjects.collect())

@@ -33,7 +33,7 @@ pub(crate) fn tower_governor() -> GovernorLayer<ByHeader, NoOpMiddleware, Body> 
 }
 
 /// tower_governor with fields.
-pub(super) fn tower_governor_with_fields()
+pub(crate) fn tower_governor_with_fields()
 -> GovernorLayer<ByHeader, StateInformationMiddleware, Body> {
     layer(plenty().use_headers().finish())
 }

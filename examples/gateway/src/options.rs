@@ -52,6 +52,9 @@ pub(crate) struct ServeOptions {
     /// difference on the page.
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
     pub(crate) traffic: Option<u32>,
+    /// Forward without the rate limit, retries and hedged requests, for comparison.
+    #[arg(long)]
+    pub(crate) bare: bool,
     /// Behaviour of the built-in upstream.
     #[arg(long, value_enum, default_value = "default")]
     pub(crate) profile: Profile,

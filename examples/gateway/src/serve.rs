@@ -55,7 +55,11 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
     };
     let board = Arc::<Board>::default();
     let watched = matches!(serve.admin, Admin::At(_)).then_some(&board);
-    let gateway = gateway(stack, Layers::ALL, backend, upstream.clone(), watched)?;
+    let layers = match serve.bare {
+        true => Layers::NONE,
+        false => Layers::ALL,
+    };
+    let gateway = gateway(stack, layers, backend, upstream.clone(), watched)?;
     let record = |lane: &Arc<Lane>| from_fn_with_state(Arc::clone(lane), admin::record);
     let (app, page) = match serve.admin {
         Admin::Off => (gateway.app, None),

@@ -40,6 +40,11 @@ impl Layers {
         retry: true,
         hedge: true,
     };
+    pub(crate) const NONE: Self = Self {
+        limit: false,
+        retry: false,
+        hedge: false,
+    };
 }
 
 /// The gateway's routes, and the handles of its layers.

@@ -1,0 +1,114 @@
+//! `examples/gateway` under the load generator `wrk`: with all layers, without layers, and nginx as the same proxy.
+//!
+//! The proxy is a process on one core. `wrk` and the upstream, an nginx with a constant response, run on another.
+
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::{env, io};
+
+use tempfile::TempDir;
+use tests::servers::{Server, free_port};
+
+use crate::report::{BARE, OURS, Row};
+use crate::wrk::{self, CORES, Subject};
+
+const CASE: &str = "gateway, all layers";
+
+/// 0.9 of the rate of the same proxy without layers.
+const NEARLY_BARE: f64 = 1.11;
+
+/// Measures the rows.
+///
+/// # Errors
+///
+/// Returns an error if the gateway is not built, or if `nginx` or `wrk` is not installed.
+pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
+    let gateway = beside_this_program("gateway")?;
+    let mut nginx = Command::new("nginx");
+    let version = nginx.arg("-v").stderr(Stdio::null()).status();
+    version.map_err(|error| format!("nginx: {error}"))?;
+    let upstream = start_nginx(CORES[1], r#"return 200 "Hello, World!";"#, 0)?;
+    let forward = "proxy_pass http://upstream; proxy_http_version 1.1; \
+        proxy_set_header Connection \"\"; proxy_set_header X-Forwarded-For $remote_addr; \
+        proxy_set_header X-Forwarded-Host $http_host; proxy_set_header Via \"1.1 nginx\";";
+    let nginx = start_nginx(CORES[0], forward, upstream.port())?;
+    let ours = start_gateway(&gateway, upstream.port(), &[]);
+    let bare = start_gateway(&gateway, upstream.port(), &["--bare"]);
+    Ok(wrk::rows([
+        Subject::new(CASE, OURS, ours.port(), "/"),
+        Subject::new(CASE, BARE, bare.port(), "/").goal(NEARLY_BARE),
+        Subject::new(CASE, "nginx", nginx.port(), "/"),
+    ])?)
+}
+
+fn beside_this_program(name: &str) -> io::Result<PathBuf> {
+    let program = env::current_exe()?.with_file_name(name);
+    program.try_exists()?.then_some(program).ok_or_else(|| {
+        io::Error::other(format!(
+            "{name} is not built: cargo build --release -p {name}"
+        ))
+    })
+}
+
+/// A gateway with limits that admit every request.
+fn start_gateway(program: &std::path::Path, upstream: u16, options: &[&str]) -> Server {
+    let program = program.to_string_lossy();
+    let upstream = format!("http://127.0.0.1:{upstream}");
+    Server::start_on(free_port, |port| {
+        let listen = format!("127.0.0.1:{port}");
+        let command = [
+            "taskset",
+            "-c",
+            CORES[0],
+            &program,
+            "--listen",
+            &listen,
+            "--upstream",
+            &upstream,
+            "--admin",
+            "off",
+            "--limit",
+            "1000000000",
+            "--burst",
+            "1000000000",
+        ];
+        let command = command.iter().chain(options);
+        command.map(|&part| part.to_owned()).collect()
+    })
+}
+
+/// An nginx of one process that keeps its connections, with one location. A proxy forwards to the port `upstream`.
+fn start_nginx(core: &str, location: &str, upstream: u16) -> io::Result<Server> {
+    let (dir, port) = (TempDir::new()?, free_port());
+    let upstream = match upstream {
+        0 => String::new(),
+        port => format!(
+            "upstream upstream {{ server 127.0.0.1:{port}; keepalive 64; keepalive_requests 1000000000; }}"
+        ),
+    };
+    let settings = format!(
+        "daemon off; master_process off; pid nginx.pid; error_log error.log;
+        events {{ worker_connections 1024; }}
+        http {{
+            access_log off; keepalive_requests 1000000000;
+            client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;
+            uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+            {upstream}
+            server {{ listen 127.0.0.1:{port}; location / {{ {location} }} }}
+        }}"
+    );
+    fs::write(dir.path().join("nginx.conf"), settings)?;
+    let command = [
+        "taskset",
+        "-c",
+        core,
+        "nginx",
+        "-p",
+        ".",
+        "-c",
+        "nginx.conf",
+    ];
+    Ok(Server::start_in(dir, &command, port))
+}
