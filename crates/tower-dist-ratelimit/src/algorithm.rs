@@ -73,7 +73,7 @@ pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
 
     /// Converts the state to the words that a store keeps.
     fn encode(&self, state: &[u64]) -> Words {
-        state.into()
+        Words::from_slice(state)
     }
 
     /// Converts the words of a store to the state. Returns `None` for words that are no state of this algorithm.

@@ -106,7 +106,7 @@ impl SlidingLog {
                     // oldest remaining request stays.
                     words.drain(..2 * left);
                 }
-                words.extend([now, sum]);
+                words.extend_from_slice(&[now, sum]);
             }
         }
     }

@@ -1,7 +1,5 @@
 use std::{slice, time::Duration};
 
-use smallvec::SmallVec;
-
 use crate::{
     Algorithm, BuildError, Decision, Policy, Quota, Source,
     backend::{Answer, Backend, BackendError, Charge, Memory, PolicyId},
@@ -94,7 +92,7 @@ impl Fallback {
         out: &mut [Decision],
     ) -> Result<bool, BackendError> {
         let charges = charges.map(|(number, charge)| self.own(number, charge));
-        let charges: SmallVec<[Charge<'_>; 4]> = charges.collect();
+        let charges: Vec<Charge<'_>> = charges.collect();
         let allowed = now(self.share.acquire(&charges, out))?;
         for decision in out {
             decision.source = Source::Local;

@@ -234,7 +234,7 @@ impl Limits {
         self.watch.emit(|| Event::BackendFailed(&error));
         let error = match &self.ladder.instead {
             Instead::Open => {
-                question.decisions = self.unasked(question, |limit| Decision {
+                question.decisions = self.unasked(question, &|limit| Decision {
                     source: Source::Allowed,
                     ..Decision::allow(0, limit, 0, Duration::ZERO)
                 });
@@ -253,7 +253,7 @@ impl Limits {
             },
         };
         let asked_again = self.ladder.shut_for();
-        question.decisions = self.unasked(question, |limit| Decision {
+        question.decisions = self.unasked(question, &|limit| Decision {
             source: Source::Denied,
             ..Decision::reject(limit, 0, asked_again, Duration::ZERO)
         });
@@ -270,7 +270,7 @@ impl Limits {
     }
 
     /// Builds one decision per charge from the limits alone.
-    fn unasked(&self, question: &Question, decision: impl Fn(u64) -> Decision) -> Decisions {
+    fn unasked(&self, question: &Question, decision: &dyn Fn(u64) -> Decision) -> Decisions {
         let charges = question.charges.iter();
         let quotas = charges.map(|asked| {
             let own = || self.rules[asked.rule].policy.quota();
