@@ -37,9 +37,9 @@ pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
     let ours = start_gateway(&gateway, upstream.port(), &[]);
     let bare = start_gateway(&gateway, upstream.port(), &["--bare"]);
     Ok(wrk::rows([
-        Subject::new(CASE, OURS, ours.port(), "/"),
-        Subject::new(CASE, BARE, bare.port(), "/").goal(NEARLY_BARE),
-        Subject::new(CASE, "nginx", nginx.port(), "/"),
+        Subject::whole(CASE, OURS, &ours),
+        Subject::whole(CASE, BARE, &bare).goal(NEARLY_BARE),
+        Subject::whole(CASE, "nginx", &nginx),
     ])?)
 }
 

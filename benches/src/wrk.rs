@@ -2,6 +2,9 @@
 
 use std::io;
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use ::tests::servers::Server;
 
 use crate::report::{Goal, Row};
 
@@ -12,13 +15,23 @@ pub(crate) const CORES: [&str; 2] = ["0", "1"];
 const ROUNDS: usize = 5;
 
 /// A path of a server.
-pub(crate) struct Subject {
+pub(crate) struct Subject<'a> {
     case: &'static str,
     name: &'static str,
     port: u16,
     path: &'static str,
     goal: Option<f64>,
-    per_second: Vec<f64>,
+    /// The process whose time is measured.
+    server: Option<&'a Server>,
+    loads: Vec<Load>,
+}
+
+/// One round.
+struct Load {
+    per_second: f64,
+    requests: f64,
+    /// The server's processor time, in steps of 10 ms.
+    busy: Duration,
 }
 
 /// Measures the subjects in turn in each round, so that other work on the machine affects all of them.
@@ -26,19 +39,19 @@ pub(crate) struct Subject {
 /// # Errors
 ///
 /// Returns an error if `wrk` or `taskset` is not installed or fails.
-pub(crate) fn rows<const N: usize>(mut subjects: [Subject; N]) -> io::Result<Vec<Row>> {
+pub(crate) fn rows<const N: usize>(mut subjects: [Subject<'_>; N]) -> io::Result<Vec<Row>> {
     let wrk = Wrk::find()?;
     eprintln!("{}: {ROUNDS} rounds of {N} subjects", subjects[0].case);
     for _ in 0..ROUNDS {
         for subject in &mut subjects {
-            let per_second = wrk.per_second(subject.port, subject.path)?;
-            subject.per_second.push(per_second);
+            let load = wrk.load(subject)?;
+            subject.loads.push(load);
         }
     }
     Ok(subjects.into_iter().map(Subject::row).collect())
 }
 
-impl Subject {
+impl<'a> Subject<'a> {
     pub(crate) fn new(
         case: &'static str,
         name: &'static str,
@@ -51,7 +64,16 @@ impl Subject {
             port,
             path,
             goal: None,
-            per_second: Vec::new(),
+            server: None,
+            loads: Vec::new(),
+        }
+    }
+
+    /// A server that serves nothing else, whose processor time is measured.
+    pub(crate) fn whole(case: &'static str, name: &'static str, server: &'a Server) -> Self {
+        Self {
+            server: Some(server),
+            ..Self::new(case, name, server.port(), "/")
         }
     }
 
@@ -64,14 +86,19 @@ impl Subject {
     }
 
     fn row(mut self) -> Row {
-        self.per_second.sort_by(f64::total_cmp);
-        let nanos = |per_second: &f64| 1e9 / per_second;
-        let median = self.per_second.get(self.per_second.len() / 2);
+        self.loads
+            .sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
+        let nanos = |load: &Load| 1e9 / load.per_second;
+        let median = self.loads.get(self.loads.len() / 2);
+        let requests: f64 = self.loads.iter().map(|load| load.requests).sum();
+        let busy: Duration = self.loads.iter().map(|load| load.busy).sum();
+        let per_request = busy.as_secs_f64() * 1e6 / requests;
         Row {
-            ns_min: self.per_second.last().map(nanos),
+            ns_min: self.loads.last().map(nanos),
             ns_median: median.map(nanos),
-            ns_max: self.per_second.first().map(nanos),
-            per_second: self.per_second.last().copied(),
+            ns_max: self.loads.first().map(nanos),
+            per_second: self.loads.last().map(|load| load.per_second),
+            server_cpu_us: self.server.map(|_| per_request),
             goal: self.goal.map(Goal::Share),
             ..Row::new(self.case, self.name)
         }
@@ -99,12 +126,15 @@ impl Wrk {
         Ok(Self(()))
     }
 
-    /// Requests per second over 64 persistent connections.
+    /// A second of requests over 64 persistent connections.
     ///
     /// # Errors
     ///
     /// Returns an error if `wrk` fails.
-    fn per_second(&self, port: u16, path: &str) -> io::Result<f64> {
+    fn load(&self, subject: &Subject<'_>) -> io::Result<Load> {
+        let Subject { port, path, .. } = subject;
+        let busy = || Duration::from_micros(subject.server.map_or(0, Server::cpu_micros));
+        let before = busy();
         let output = Command::new("taskset")
             .args(["-c", CORES[1], "wrk", "-t1", "-c64", "-d1s"])
             .args(["-H", "x-api-key: client-00000042"])
@@ -112,21 +142,26 @@ impl Wrk {
             .stdin(Stdio::null())
             .output()?;
         let report = String::from_utf8_lossy(&output.stdout);
-        requests_per_second(&report).ok_or_else(|| {
+        let busy = busy().saturating_sub(before);
+        let (per_second, requests) = rate(&report).ok_or_else(|| {
             let log = String::from_utf8_lossy(&output.stderr);
             io::Error::other(format!("wrk said:\n{report}{log}"))
+        })?;
+        Ok(Load {
+            per_second,
+            requests,
+            busy,
         })
     }
 }
 
-/// The number in `Requests/sec: 123456.78`.
-fn requests_per_second(report: &str) -> Option<f64> {
-    let (_, rest) = report.split_once("Requests/sec:")?;
-    rest.split_whitespace()
-        .next()?
-        .parse()
-        .ok()
-        .filter(|&number| number > 0.0)
+/// The numbers in `Requests/sec: 123456.78` and `123456 requests in 1.00s`.
+fn rate(report: &str) -> Option<(f64, f64)> {
+    let (before, after) = report.split_once("Requests/sec:")?;
+    let (before, _) = before.split_once(" requests in ")?;
+    let per_second = after.split_whitespace().next()?.parse().ok()?;
+    let requests = before.split_whitespace().last()?.parse().ok()?;
+    (per_second > 0.0).then_some((per_second, requests))
 }
 
 #[cfg(test)]
@@ -135,9 +170,8 @@ mod tests {
 
     #[test]
     fn the_rate_is_found_in_what_wrk_says() {
-        let report =
-            "Running 1s test\n  Latency  1.00ms\nRequests/sec:  98765.43\nTransfer/sec: 9.00MB\n";
-        assert_eq!(requests_per_second(report), Some(98765.43));
-        assert_eq!(requests_per_second("unable to connect"), None);
+        let report = "  Latency  1.00ms\n  99000 requests in 1.01s, 9.10MB read\nRequests/sec:  98765.43\nTransfer/sec: 9.00MB\n";
+        assert_eq!(rate(report), Some((98765.43, 99000.0)));
+        assert_eq!(rate("unable to connect"), None);
     }
 }

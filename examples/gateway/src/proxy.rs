@@ -2,9 +2,10 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::header::UPGRADE;
+use axum::http::header::{HeaderValue, InvalidHeaderValue, UPGRADE};
 use axum::http::uri::{Authority, PathAndQuery, Scheme};
 use axum::http::{Method, StatusCode, Uri, Version};
 use axum::response::{IntoResponse, Response};
@@ -17,20 +18,36 @@ use crate::hop;
 use crate::problem::problem;
 
 /// The upstream, and the stack that sends requests to it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Proxy<S> {
-    pub(crate) upstream: Authority,
-    pub(crate) outbound: S,
+    upstream: Authority,
+    /// The `Host` of the upstream.
+    host: HeaderValue,
+    outbound: S,
+}
+
+impl<S> Proxy<S> {
+    /// # Errors
+    ///
+    /// The authority is not a valid header value.
+    pub(crate) fn new(upstream: Authority, outbound: S) -> Result<Arc<Self>, InvalidHeaderValue> {
+        let host = HeaderValue::from_str(upstream.as_str())?;
+        Ok(Arc::new(Self {
+            upstream,
+            host,
+            outbound,
+        }))
+    }
 }
 
 /// Forwards a request. Returns the response, or a problem document with the reason.
 pub(crate) async fn forward<S>(
-    State(proxy): State<Proxy<S>>,
+    State(proxy): State<Arc<Proxy<S>>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request,
 ) -> Response
 where
-    S: Service<Request, Response = axum::http::Response<Incoming>>,
+    S: Service<Request, Response = axum::http::Response<Incoming>> + Clone,
     S::Error: Into<BoxError>,
 {
     // The body streams through. The layers below record it for further attempts.
@@ -42,9 +59,11 @@ where
     head.uri = upstream_uri(&proxy.upstream, &head.uri);
     // The version is a property of a connection, too.
     head.version = Version::HTTP_11;
-    hop::forward(&mut head.headers, peer);
+    hop::forward(&mut head.headers, peer, proxy.host.clone());
+    // They describe the client's connection, and a retry or a hedge would copy them.
+    head.extensions.clear();
     let request = Request::from_parts(head, body);
-    match proxy.outbound.oneshot(request).await {
+    match proxy.outbound.clone().oneshot(request).await {
         // The gateway rejects every request for an upgrade above.
         Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => problem(
             StatusCode::BAD_GATEWAY,

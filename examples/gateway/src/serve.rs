@@ -55,11 +55,10 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
     };
     let board = Arc::<Board>::default();
     let watched = matches!(serve.admin, Admin::At(_)).then_some(&board);
-    let layers = match serve.bare {
-        true => Layers::NONE,
-        false => Layers::ALL,
-    };
-    let gateway = gateway(stack, layers, backend, upstream.clone(), watched)?;
+    let mut gateway = gateway(stack, Layers::ALL, backend, upstream.clone(), watched)?;
+    if serve.bare {
+        gateway.app = stack::bare(stack, upstream.clone())?;
+    }
     let record = |lane: &Arc<Lane>| from_fn_with_state(Arc::clone(lane), admin::record);
     let (app, page) = match serve.admin {
         Admin::Off => (gateway.app, None),
@@ -95,7 +94,7 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
         },
     };
     if let Some(per_second) = serve.traffic {
-        let bare = stack::bare(stack, upstream.clone()).layer(record(&board.bare));
+        let bare = stack::bare(stack, upstream.clone())?.layer(record(&board.bare));
         let bare = Server::start(ANY_PORT, bare).await?;
         let gateway = server.addr();
         tokio::spawn(async move { traffic::send(per_second, gateway, bare.addr()).await });
@@ -110,15 +109,20 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
         .as_ref()
         .map(|page| format!("live page and metrics: http://{}\n", page.addr()));
     let live = live.unwrap_or_default();
+    let many = match serve.bare {
+        true => String::new(),
+        false => format!(
+            "Many from one client, which may send {burst} at once and {limit} a second; the rest get 429:\n    \
+                 curl -Z -o /dev/null -w '%{{http_code}}\\n' '{url}/[1-300]' 2>/dev/null | sort | uniq -c\n"
+        ),
+    };
     writeln!(
         std::io::stdout(),
         "listening on {url}, forwarding to http://{upstream}{counted}\n\
          {live}\n\
          One request{shows}:\n    \
              curl -i {url}/hello\n\
-         Many from one client, which may send {burst} at once and {limit} a second; the rest get 429:\n    \
-             curl -Z -o /dev/null -w '%{{http_code}}\\n' '{url}/[1-300]' 2>/dev/null | sort | uniq -c\n\
-         \n\
+         {many}\n\
          Ctrl-C stops, once the requests in flight have their answers."
     )?;
     stop.await;

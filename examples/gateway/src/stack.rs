@@ -40,11 +40,6 @@ impl Layers {
         retry: true,
         hedge: true,
     };
-    pub(crate) const NONE: Self = Self {
-        limit: false,
-        retry: false,
-        hedge: false,
-    };
 }
 
 /// The gateway's routes, and the handles of its layers.
@@ -160,7 +155,7 @@ pub(crate) fn gateway(
 
     let app = Router::new()
         .fallback(forward)
-        .with_state(Proxy { upstream, outbound })
+        .with_state(Proxy::new(upstream, outbound)?)
         // Around everything: a rejected request costs no body, no attempt and no upstream.
         .layer(option_layer(layers.limit.then_some(limits)));
     Ok(Gateway {
@@ -172,13 +167,12 @@ pub(crate) fn gateway(
 }
 
 /// The same proxy without layers, for comparison.
-pub(crate) fn bare(options: &StackOptions, upstream: Authority) -> Router {
+pub(crate) fn bare(options: &StackOptions, upstream: Authority) -> Result<Router, BoxError> {
     let outbound = ServiceBuilder::new()
         .layer(TimeoutLayer::new(options.deadline))
         .service(client());
-    Router::new()
-        .fallback(forward)
-        .with_state(Proxy { upstream, outbound })
+    let app = Router::new().fallback(forward);
+    Ok(app.with_state(Proxy::new(upstream, outbound)?))
 }
 
 fn client() -> Client<HttpConnector, Body> {
