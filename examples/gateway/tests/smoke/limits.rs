@@ -2,7 +2,7 @@
 
 use axum::http::{Request, StatusCode};
 
-use crate::client::{header, send, text};
+use crate::client::{get, header, send, text};
 use crate::process::Gateway;
 
 #[tokio::test]
@@ -45,5 +45,24 @@ async fn the_request_after_the_burst_is_429_and_has_a_retry_after() {
     // Another key has a separate bucket, and so does an address without a key.
     for other in [Some("b"), None] {
         assert_eq!(refused(other).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    }
+}
+
+#[tokio::test]
+async fn a_bare_gateway_forwards_more_than_the_burst() {
+    let options = [
+        "--bare",
+        "--limit",
+        "1",
+        "--burst",
+        "1",
+        "--profile",
+        "tail",
+    ];
+    let gateway = Gateway::start(&options);
+    for _ in 0..5 {
+        let response = get(format!("http://{}/", gateway.addr)).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert!(!response.headers().contains_key("ratelimit"));
     }
 }
