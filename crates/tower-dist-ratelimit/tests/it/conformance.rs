@@ -103,7 +103,7 @@ async fn each_promise_of_a_check_finds_its_own_fault() {
         (Fault::TellsThoseWhoPassToWait, "decisions", "retry_after"),
         (Fault::ResetOfRejectionsIsLate, "decisions", "reset_after"),
         (Fault::ResetOfRejectionsIsEarly, "decisions", "reset_after"),
-        (Fault::ResetIsLate, "expiry", "1 ns before a reset_after"),
+        (Fault::ResetIsLate, "expiry", "into a reset_after"),
         (Fault::ResetIsFarAway, "expiry", "a used key"),
         (
             Fault::UnusedKeysHaveAReset,

@@ -5,8 +5,15 @@ use std::time::Duration;
 use super::{
     Case, Checked, Violation,
     subject::{LIMIT, QUICK, Subject},
-    violation::{allows, equal, is_unused, promise},
+    violation::{equal, is_unused, promise},
 };
+
+const NANO: Duration = Duration::from_nanos(1);
+
+/// Returns how long before the end of a wait it is certain that the wait has not ended.
+fn early(grain: Duration) -> Duration {
+    (4 * grain).max(NANO)
+}
 
 /// A rejected request is rejected just before its `retry_after` and allowed at it, by the grain of the clock.
 pub(super) async fn retry(case: Case) -> Checked {
@@ -26,12 +33,7 @@ pub(super) async fn retry(case: Case) -> Checked {
         let (some, expected) = (!wait.is_zero(), "above zero");
         promise(some, operation, "retry_after", expected, decision)?;
         let since = [asked, subject.now()].map(Duration::from_nanos);
-        if subject.grain().is_zero() {
-            seen = true;
-            exactly(&subject, &key, cost, wait).await?;
-        } else {
-            seen |= about(&subject, &key, cost, wait, since).await?;
-        }
+        seen |= around(&subject, &key, cost, wait, since).await?;
     }
     let (operation, expected) = (
         "acquire from an exhausted key",
@@ -40,24 +42,11 @@ pub(super) async fn retry(case: Case) -> Checked {
     promise(seen, operation, "retry_after", expected, "shorter")
 }
 
-/// Charges one nanosecond before the end of `wait` and at its end, by a paused clock.
-async fn exactly(subject: &Subject, key: &[u8], cost: u64, wait: Duration) -> Checked {
-    let nano = Duration::from_nanos(1);
-    subject.pass(wait - nano).await;
-    let early = subject.take(key, cost).await?;
-    let operation = format!("acquire of {cost}, {nano:?} before a retry_after of {wait:?}");
-    allows(operation, false, early)?;
-    subject.pass(nano).await;
-    let decision = subject.take(key, cost).await?;
-    let operation = format!("acquire of {cost} after a retry_after of {wait:?}");
-    allows(operation, true, decision)
-}
-
-/// Charges repeatedly around the end of `wait`, by a clock that cannot be paused.
+/// Charges repeatedly around the end of `wait`: by a paused clock one nanosecond before the end and at it.
 ///
 /// Each decision was made between the request and its answer; the one with `wait` was made between the two times of
 /// `since`. Returns whether another rejection was seen.
-async fn about(
+async fn around(
     subject: &Subject,
     key: &[u8],
     cost: u64,
@@ -66,9 +55,11 @@ async fn about(
 ) -> Result<bool, Violation> {
     let (grain, mut seen) = (subject.grain(), false);
     let now = || Duration::from_nanos(subject.now());
-    let mut pauses = [wait / 2, (wait / 2).saturating_sub(4 * grain)].into_iter();
+    let half = wait / 2;
+    let mut pauses = [half, (wait - half).saturating_sub(early(grain))].into_iter();
     loop {
-        subject.pass(pauses.next().unwrap_or(grain / 2)).await;
+        let step = (grain / 2).max(NANO);
+        subject.pass(pauses.next().unwrap_or(step)).await;
         let asked = now();
         let decision = subject.take(key, cost).await?;
         let (least, most) = (asked.saturating_sub(since[1]), now() - since[0]);
@@ -78,7 +69,7 @@ async fn about(
             return Ok(seen);
         }
         let operation = format!("acquire at least {least:?} after a retry_after of {wait:?}");
-        promise(least <= wait + grain, operation, "allowed", true, decision)?;
+        promise(least < wait + grain, operation, "allowed", true, decision)?;
         seen = true;
     }
 }
@@ -100,21 +91,10 @@ pub(super) async fn expiry(case: Case) -> Checked {
     let expected = format!("above zero and at most {longest:?}");
     let fits = !wait.is_zero() && wait <= longest;
     promise(fits, "acquire of a used key", "reset_after", expected, used)?;
-    if grain.is_zero() {
-        let nano = Duration::from_nanos(1);
-        subject.pass(wait - nano).await;
-        let seen = subject.look(&key).await?;
-        let operation = format!("a look 1 ns before a reset_after of {wait:?}");
-        let kept = seen.reset_after == nano;
-        promise(kept, operation, "reset_after", "1ns", seen)?;
-        subject.pass(nano).await;
-    } else {
-        subject.pass(wait.saturating_sub(4 * grain)).await;
-        still(&subject, &key, wait, since).await?;
-        let passed = Duration::from_nanos(subject.now()) - since[1];
-        let rest = (wait + grain).saturating_sub(passed);
-        subject.pass(rest).await;
-    }
+    subject.pass(wait.saturating_sub(early(grain))).await;
+    still(&subject, &key, wait, since).await?;
+    let passed = Duration::from_nanos(subject.now()) - since[1];
+    subject.pass((wait + grain).saturating_sub(passed)).await;
     let seen = subject.look(&key).await?;
     let operation = format!("a look after a reset_after of {wait:?}");
     is_unused(operation, unused, seen)
