@@ -30,6 +30,31 @@ impl BuildError {
         Self::of(field, &value, &bound)
     }
 
+    /// Fails with an error about a `field` with this `value`, unless the value `is_valid`.
+    ///
+    /// # Errors
+    ///
+    /// The error of [`new`](Self::new), if the value is invalid.
+    ///
+    /// ```
+    /// use tower_dist_ratelimit::BuildError;
+    ///
+    /// let checked = BuildError::ensure(7 <= 5, "limit", 7, "at most 5");
+    /// assert_eq!(checked.unwrap_err().to_string(), "limit is 7, but must be at most 5");
+    /// ```
+    pub fn ensure(
+        is_valid: bool,
+        field: &'static str,
+        value: impl fmt::Display,
+        bound: impl fmt::Display,
+    ) -> Result<(), Self> {
+        if is_valid {
+            Ok(())
+        } else {
+            Err(Self::new(field, value, bound))
+        }
+    }
+
     // Not generic, so that it is compiled only once.
     fn of(field: &'static str, value: &dyn fmt::Display, bound: &dyn fmt::Display) -> Self {
         Self {

@@ -560,10 +560,9 @@ impl Policy {
             ..
         } = &self.backend;
         let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
-        if !matches!(name.len(), 1..=MAX_NAME) || !name.bytes().all(printable) {
-            let bound = format!("1 to {MAX_NAME} printable ASCII characters");
-            return Err(BuildError::new("name", format_args!("{name:?}"), bound));
-        }
+        let is_valid = matches!(name.len(), 1..=MAX_NAME) && name.bytes().all(printable);
+        let bound = format_args!("1 to {MAX_NAME} printable ASCII characters");
+        BuildError::ensure(is_valid, "name", format_args!("{name:?}"), bound)?;
         quota.check()?;
         algorithm.check(*quota)?;
         // If the algorithm has no burst, this number equals the limit.
@@ -572,14 +571,9 @@ impl Policy {
             true => "burst",
             false => "limit",
         };
-        match self.cost {
-            0 => return Err(BuildError::new("cost", 0, "at least 1")),
-            cost if cost > most => {
-                let bound = format!("at most the {largest}, {most}");
-                return Err(BuildError::new("cost", cost, bound));
-            }
-            _ => {}
-        }
+        BuildError::ensure(self.cost > 0, "cost", 0, "at least 1")?;
+        let bound = format_args!("at most the {largest}, {most}");
+        BuildError::ensure(self.cost <= most, "cost", self.cost, bound)?;
         self.key.as_ref().map_or(Ok(()), |key| key.check())
     }
 }

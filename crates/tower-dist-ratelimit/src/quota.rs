@@ -144,20 +144,12 @@ impl Quota {
 
     /// Checks the bounds that all backends share.
     pub(crate) fn check(&self) -> Result<(), BuildError> {
-        if self.limit == 0 {
-            return Err(BuildError::new("limit", 0, "at least 1"));
-        }
-        if self.window.is_zero() {
-            return Err(BuildError::new("window", "0ns", "at least 1ns"));
-        }
-        if self.window > HORIZON {
-            let value = format!("{:?}", self.window);
-            return Err(BuildError::new("window", value, "at most 100 years"));
-        }
-        if self.burst == 0 {
-            return Err(BuildError::new("burst", 0, "at least 1"));
-        }
-        Ok(())
+        BuildError::ensure(self.limit > 0, "limit", 0, "at least 1")?;
+        let (window, is_long) = (format_args!("{:?}", self.window), !self.window.is_zero());
+        BuildError::ensure(is_long, "window", window, "at least 1ns")?;
+        let bound = "at most 100 years";
+        BuildError::ensure(self.window <= HORIZON, "window", window, bound)?;
+        BuildError::ensure(self.burst > 0, "burst", 0, "at least 1")
     }
 
     /// Checks that the limit is at most `most`, for a backend that cannot count further.
@@ -166,10 +158,7 @@ impl Quota {
     ///
     /// A larger limit.
     pub fn check_limit(&self, most: u64) -> Result<(), BuildError> {
-        if self.limit > most {
-            let bound = format!("at most {most}");
-            return Err(BuildError::new("limit", self.limit, bound));
-        }
-        Ok(())
+        let bound = format_args!("at most {most}");
+        BuildError::ensure(self.limit <= most, "limit", self.limit, bound)
     }
 }

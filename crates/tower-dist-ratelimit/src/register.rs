@@ -17,26 +17,23 @@ pub(crate) fn register(
 /// Checks a set of policies, except for the bounds of the backend's own arithmetic.
 pub(crate) fn check(backend: &dyn Backend, policies: &[Policy]) -> Result<(), BuildError> {
     let most = backend.max_policies();
-    if policies.is_empty() {
-        return Err(BuildError::new("number of policies", 0, "at least 1"));
-    }
-    if policies.len() > most {
-        let bound = format!("at most {most} with this backend");
-        return Err(BuildError::new("number of policies", policies.len(), bound));
-    }
+    let (number, bound) = (
+        policies.len(),
+        format_args!("at most {most} with this backend"),
+    );
+    BuildError::ensure(number > 0, "number of policies", 0, "at least 1")?;
+    BuildError::ensure(number <= most, "number of policies", number, bound)?;
     for (number, policy) in policies.iter().enumerate() {
         policy.check()?;
-        if policies[..number]
-            .iter()
-            .any(|other| other.name() == policy.name())
-        {
-            return Err(BuildError::new(
-                "name",
-                format_args!("{:?}", policy.name()),
-                "another for each policy",
-            )
-            .in_policy(policy.name()));
-        }
+        let name = policy.name();
+        let is_new = policies[..number].iter().all(|other| other.name() != name);
+        BuildError::ensure(
+            is_new,
+            "name",
+            format_args!("{name:?}"),
+            "another for each policy",
+        )
+        .map_err(|error| error.in_policy(name))?;
     }
     Ok(())
 }
@@ -47,14 +44,9 @@ pub(crate) fn register_checked(
     policies: &[Policy],
 ) -> Result<Vec<PolicyId>, BuildError> {
     let ids = backend.register(policies)?;
-    if ids.len() != policies.len() {
-        // A policy without an id would admit every request.
-        let value = format!(
-            "one that names {} of {} policies",
-            ids.len(),
-            policies.len()
-        );
-        return Err(BuildError::new("backend", value, "one that names each"));
-    }
+    // Else the policies without one would let everything through.
+    let (named, number) = (ids.len(), policies.len());
+    let value = format_args!("one that names {named} of {number} policies");
+    BuildError::ensure(named == number, "backend", value, "one that names each")?;
     Ok(ids)
 }

@@ -39,10 +39,8 @@ impl FixedWindow {
         let windows = saturating_nanos(HORIZON) / window + 2;
         let count_bits = windows.leading_zeros();
         let most = (1 << count_bits) - 1;
-        if quota.limit() > most {
-            let bound = format!("at most {most} in a fixed window of {:?}", quota.window());
-            return Err(BuildError::new("limit", quota.limit(), bound));
-        }
+        let bound = format_args!("at most {most} in a fixed window of {:?}", quota.window());
+        BuildError::ensure(quota.limit() <= most, "limit", quota.limit(), bound)?;
         Ok(Self {
             limit: quota.limit(),
             window,

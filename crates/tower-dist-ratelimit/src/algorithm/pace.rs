@@ -37,18 +37,11 @@ impl Pace {
         quota.check()?;
         let window = saturating_nanos(quota.window());
         let most = largest_limit(window);
-        if quota.limit() > most {
-            let bound = format!("at most {most} in a window of {:?}", quota.window());
-            return Err(BuildError::new("limit", quota.limit(), bound));
-        }
-        if quota.burst_size() > MAX_AHEAD {
-            return Err(BuildError::new(
-                "burst",
-                quota.burst_size(),
-                format_args!("at most {MAX_AHEAD}"),
-            ));
-        }
-        Ok(Self::of(quota.limit(), window, quota.burst_size()))
+        let bound = format_args!("at most {most} in a window of {:?}", quota.window());
+        BuildError::ensure(quota.limit() <= most, "limit", quota.limit(), bound)?;
+        let (burst, bound) = (quota.burst_size(), format_args!("at most {MAX_AHEAD}"));
+        BuildError::ensure(burst <= MAX_AHEAD, "burst", burst, bound)?;
+        Ok(Self::of(quota.limit(), window, burst))
     }
 
     /// The pace of the nearest quota that can be counted. A quota of zero becomes one token in 100 years.

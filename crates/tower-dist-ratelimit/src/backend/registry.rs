@@ -70,10 +70,11 @@ impl<S> Registry<S> {
         policies: &[Policy],
         prepare: impl FnOnce() -> Result<S, BuildError>,
     ) -> Result<Vec<PolicyId>, BuildError> {
-        if policies.len() > PLACES {
-            let bound = format!("at most {PLACES} with this backend");
-            return Err(BuildError::new("number of policies", policies.len(), bound));
-        }
+        let (number, bound) = (
+            policies.len(),
+            format_args!("at most {PLACES} with this backend"),
+        );
+        BuildError::ensure(number <= PLACES, "number of policies", number, bound)?;
         let set: Box<[_]> = policies.iter().map(|one| one.backend.clone()).collect();
         let mut len = self.len.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = |&number: &usize| self.set(number).is_some_and(|one| one.set == set);

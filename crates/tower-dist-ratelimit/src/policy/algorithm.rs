@@ -101,40 +101,36 @@ impl Algorithm {
 
     /// Checks the bounds that all backends share.
     pub(crate) fn check(self, quota: Quota) -> Result<(), BuildError> {
+        let (window, limit, burst) = (quota.window(), quota.limit(), quota.burst_size());
         match self {
             Self::TokenBucket | Self::LeakyBucket => return Ok(()),
-            Self::LeakyQueue { max_wait } if max_wait.is_zero() || max_wait > HORIZON => {
-                let value = format!("{max_wait:?}");
-                let bound = "above 0 and at most 100 years";
-                return Err(BuildError::new("max_wait", value, bound));
+            Self::LeakyQueue { max_wait } => {
+                let is_valid = !max_wait.is_zero() && max_wait <= HORIZON;
+                let (value, bound) = (
+                    format_args!("{max_wait:?}"),
+                    "above 0 and at most 100 years",
+                );
+                BuildError::ensure(is_valid, "max_wait", value, bound)?;
             }
             Self::SlidingWindowBuckets { count } | Self::SlidingWindowStrict { count } => {
-                if !(2..=MAX_SUB_WINDOWS).contains(&count) {
-                    let field = match self {
-                        Self::SlidingWindowBuckets { .. } => "sliding_window_buckets",
-                        _ => "sliding_window_strict",
-                    };
-                    let bound = format!("2 to {MAX_SUB_WINDOWS}");
-                    return Err(BuildError::new(field, count, bound));
-                }
-                if quota.window() < Duration::from_nanos(count.into()) {
-                    let value = format!("{:?}", quota.window());
-                    let bound = format!("at least {count}ns, one for each sub-window");
-                    return Err(BuildError::new("window", value, bound));
-                }
+                let field = match self {
+                    Self::SlidingWindowBuckets { .. } => "sliding_window_buckets",
+                    _ => "sliding_window_strict",
+                };
+                let bound = format_args!("2 to {MAX_SUB_WINDOWS}");
+                BuildError::ensure((2..=MAX_SUB_WINDOWS).contains(&count), field, count, bound)?;
+                let bound = format_args!("at least {count}ns, one for each sub-window");
+                let is_valid = window >= Duration::from_nanos(count.into());
+                BuildError::ensure(is_valid, "window", format_args!("{window:?}"), bound)?;
             }
-            Self::SlidingWindowLog if quota.limit() > MAX_LOG => {
-                let bound = format!("at most {MAX_LOG} with a sliding log");
-                return Err(BuildError::new("limit", quota.limit(), bound));
+            Self::SlidingWindowLog => {
+                let bound = format_args!("at most {MAX_LOG} with a sliding log");
+                BuildError::ensure(limit <= MAX_LOG, "limit", limit, bound)?;
             }
             _ => {}
         }
         // An ignored burst would surprise the user.
-        if quota.burst_size() != quota.limit() {
-            let (limit, burst) = (quota.limit(), quota.burst_size());
-            let bound = format!("the limit, {limit}: only token and leaky buckets have a burst");
-            return Err(BuildError::new("burst", burst, bound));
-        }
-        Ok(())
+        let bound = format_args!("the limit, {limit}: only token and leaky buckets have a burst");
+        BuildError::ensure(burst == limit, "burst", burst, bound)
     }
 }

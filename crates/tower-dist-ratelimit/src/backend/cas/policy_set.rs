@@ -24,10 +24,8 @@ impl PolicySet {
     pub(super) fn new(prefix: &str, policies: &[Policy]) -> Result<Self, BuildError> {
         let is_prefix =
             (1..=64).contains(&prefix.len()) && prefix.bytes().all(|b| b.is_ascii_graphic());
-        if !is_prefix {
-            let bound = "1 to 64 printable ASCII characters without spaces";
-            return Err(BuildError::new("prefix", format_args!("{prefix:?}"), bound));
-        }
+        let bound = "1 to 64 printable ASCII characters without spaces";
+        BuildError::ensure(is_prefix, "prefix", format_args!("{prefix:?}"), bound)?;
         let is_log = |policy: &&Policy| policy.algorithm() == Algorithm::SlidingWindowLog;
         let logs = policies.iter().filter(is_log).count() as u64;
         let longest = MAX_TOKENS / logs.max(1);
