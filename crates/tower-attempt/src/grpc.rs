@@ -11,7 +11,7 @@ use tokio::time::Instant;
 pub(crate) use self::answer::deadline_exceeded;
 pub use self::code::GrpcCode;
 use crate::http::{
-    Dialect, Fault, HttpContext, HttpRequest, HttpResponse, Judged, OutcomeView, Settings,
+    Dialect, Fault, HttpContext, HttpRequest, HttpResponse, Judged, OutcomeView, ProtocolSettings,
 };
 use crate::protocol::sealed::Sealed;
 use crate::{Attempt, BuildError, Deadline, Hint, Protocol, Verdict};
@@ -60,7 +60,7 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 /// after that time. A `grpc-timeout` can only shorten the layer's limits. The deadline of a
 /// [`RetryOverride`](crate::RetryOverride) replaces the layer's limits.
 #[derive(Clone, Debug, Default)]
-pub struct Grpc(Option<Arc<Settings<Option<GrpcCode>>>>);
+pub struct Grpc(Option<Arc<ProtocolSettings<Option<GrpcCode>>>>);
 
 /// A borrowed view of a gRPC attempt's outcome, for rules.
 pub type GrpcOutcome<'a> = OutcomeView<'a, Option<GrpcCode>>;
@@ -96,11 +96,11 @@ impl Dialect for Grpc {
     type Code = Option<GrpcCode>;
 
     #[inline]
-    fn settings(&self) -> Option<&Settings<Option<GrpcCode>>> {
+    fn settings(&self) -> Option<&ProtocolSettings<Option<GrpcCode>>> {
         self.0.as_deref()
     }
 
-    fn settings_mut(&mut self) -> &mut Option<Arc<Settings<Option<GrpcCode>>>> {
+    fn settings_mut(&mut self) -> &mut Option<Arc<ProtocolSettings<Option<GrpcCode>>>> {
         &mut self.0
     }
 

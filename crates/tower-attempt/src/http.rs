@@ -18,11 +18,11 @@ pub use self::context::HttpContext;
 pub use self::dialect::Dialect;
 pub(crate) use self::fault::Fault;
 pub use self::head::RequestHead;
-pub use self::message::{HttpRequest, HttpResponse, Target};
+pub use self::message::{HttpRequest, HttpResponse, UrlHash};
 pub(crate) use self::nested::Nested;
 pub(crate) use self::outcome::Judged;
 pub use self::outcome::{HttpOutcome, OutcomeView};
-pub use self::settings::Settings;
+pub use self::settings::ProtocolSettings;
 use crate::protocol::sealed::Sealed;
 use crate::{Attempt, BuildError, Hint, Protocol, Verdict};
 
@@ -106,7 +106,7 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// request failed. So none of its errors is proof, unless the layer is built `without_redirects`. A 429 of reqwest counts
 /// only if the request was not redirected. Put the retry layer below any other service that sends requests of its own.
 #[derive(Clone, Debug, Default)]
-pub struct Http(Option<Arc<Settings<()>>>);
+pub struct Http(Option<Arc<ProtocolSettings<()>>>);
 
 /// Whether the request has an `Idempotency-Key` that is not empty.
 fn has_key(fields: &HeaderMap) -> bool {
@@ -126,11 +126,11 @@ impl Dialect for Http {
     type Code = ();
 
     #[inline]
-    fn settings(&self) -> Option<&Settings<()>> {
+    fn settings(&self) -> Option<&ProtocolSettings<()>> {
         self.0.as_deref()
     }
 
-    fn settings_mut(&mut self) -> &mut Option<Arc<Settings<()>>> {
+    fn settings_mut(&mut self) -> &mut Option<Arc<ProtocolSettings<()>>> {
         &mut self.0
     }
 
@@ -178,7 +178,7 @@ impl Dialect for Http {
             Ok(response) => response,
             Err(error) => {
                 let no_redirects = settings.is_some_and(|all| all.no_redirects);
-                let fault = Fault::of(error, context.target.is_some() && !no_redirects);
+                let fault = Fault::of(error, context.url_hash.is_some() && !no_redirects);
                 return Judged {
                     verdict: fault.verdict(attempt, Verdict::transient()),
                     rejected: false,
@@ -210,7 +210,7 @@ impl Dialect for Http {
             verdict: hint.map_or(verdict, |hint| verdict.hinted(hint)),
             rejected: status == StatusCode::TOO_MANY_REQUESTS
                 && settings.is_none_or(|all| !all.spare_429)
-                && response.target() == context.target,
+                && response.url_hash() == context.url_hash,
             code: (),
         }
     }

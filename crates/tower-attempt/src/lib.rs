@@ -99,8 +99,8 @@ pub use self::generic::Generic;
 pub use self::grpc::{Grpc, GrpcCode, GrpcOutcome};
 #[cfg(feature = "http")]
 pub use self::http::{
-    Dialect, Http, HttpContext, HttpOutcome, HttpRequest, HttpResponse, OutcomeView, RequestHead,
-    Settings, Target,
+    Dialect, Http, HttpContext, HttpOutcome, HttpRequest, HttpResponse, OutcomeView,
+    ProtocolSettings, RequestHead, UrlHash,
 };
 pub use self::key::{ByKey, ClassOf, OneClass, PerKey};
 pub use self::layer::Mode;

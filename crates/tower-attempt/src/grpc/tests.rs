@@ -42,7 +42,7 @@ fn may_hedge(grpc: &Grpc, request: http::request::Builder) -> bool {
 #[test]
 fn only_declared_methods_are_hedged_and_no_hedge_is() {
     assert!(!may_hedge(&Grpc::default(), request()));
-    let declared = |all: &mut Settings<Option<GrpcCode>>| {
+    let declared = |all: &mut ProtocolSettings<Option<GrpcCode>>| {
         all.idempotent_if = Some(Arc::new(|call| call.path() == METHOD));
     };
     for grpc in [listed(), Grpc::default().with(declared)] {
@@ -81,7 +81,7 @@ fn no_rule_makes_a_method_safe_to_call_again() {
     let without_pushback = || Ok(code("10").body(()).unwrap());
     let pushback = code("10").header("grpc-retry-pushback-ms", "5");
     let pushback = Ok(pushback.body(()).unwrap());
-    let aborted = |all: &mut Settings<Option<GrpcCode>>| {
+    let aborted = |all: &mut ProtocolSettings<Option<GrpcCode>>| {
         all.classify = Some(Arc::new(|outcome| match outcome.code() {
             Some(GrpcCode::Aborted) if outcome.path() == METHOD => Verdict::transient(),
             _ => outcome.verdict(),

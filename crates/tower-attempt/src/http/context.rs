@@ -1,6 +1,6 @@
 use http::{Extensions, Method, Uri};
 
-use super::message::Target;
+use super::message::UrlHash;
 use super::outcome::Judged;
 use super::{HttpResponse, Nested, OutcomeView};
 use crate::{Attempt, AttemptKind, Budget, Deadline, HedgeOverride, RetryOverride};
@@ -17,7 +17,7 @@ pub struct HttpContext {
     pub(super) overrides: Option<Box<(RetryOverride, HedgeOverride)>>,
     pub(crate) nested: Nested,
     /// The hash of the request's URL, if the client may follow redirects.
-    pub(super) target: Option<Target>,
+    pub(super) url_hash: Option<UrlHash>,
     /// The budget that a `budget_by` rule chose for the request.
     pub(super) budget: Option<Budget>,
     /// The method and URI for the user's rules about outcomes. Boxed, because few layers have such a rule.

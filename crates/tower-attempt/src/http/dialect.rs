@@ -4,7 +4,7 @@ use std::time::Duration;
 use http::{HeaderValue, Method};
 
 use super::outcome::Judged;
-use super::{HEDGE_ATTEMPT, HttpContext, HttpRequest, HttpResponse, Nested, Settings};
+use super::{HEDGE_ATTEMPT, HttpContext, HttpRequest, HttpResponse, Nested, ProtocolSettings};
 use crate::errors::chain;
 use crate::{
     Attempt, AttemptKind, AttemptOutcome, Budget, Deadline, HedgeOverride, Hint, Outcomes, PerKey,
@@ -21,14 +21,14 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
     type Code: Copy + Default + std::fmt::Debug;
 
     #[doc(hidden)]
-    fn settings(&self) -> Option<&Settings<Self::Code>>;
+    fn settings(&self) -> Option<&ProtocolSettings<Self::Code>>;
 
     #[doc(hidden)]
-    fn settings_mut(&mut self) -> &mut Option<Arc<Settings<Self::Code>>>;
+    fn settings_mut(&mut self) -> &mut Option<Arc<ProtocolSettings<Self::Code>>>;
 
     /// Changes a setting.
     #[must_use]
-    fn with(mut self, set: impl FnOnce(&mut Settings<Self::Code>)) -> Self {
+    fn with(mut self, set: impl FnOnce(&mut ProtocolSettings<Self::Code>)) -> Self {
         set(Arc::make_mut(self.settings_mut().get_or_insert_default()));
         self
     }
@@ -87,7 +87,7 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
 /// Applies the user's rules about requests.
 #[inline(never)]
 fn apply<D: Dialect, Req: HttpRequest>(
-    settings: &Settings<D::Code>,
+    settings: &ProtocolSettings<D::Code>,
     context: &mut HttpContext,
     request: &Req,
 ) {
@@ -169,7 +169,7 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
             overrides: None,
             expiry: D::expiry(request),
             nested: Nested::default(),
-            target: request.target(),
+            url_hash: request.url_hash(),
             budget: None,
             request: None,
         };

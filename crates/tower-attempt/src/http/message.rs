@@ -16,7 +16,7 @@ pub trait HttpRequest {
     /// Returns a copy of the URI.
     fn uri(&self) -> Uri;
     /// Returns the hash of the request's URL, if the client may follow redirects.
-    fn target(&self) -> Option<Target> {
+    fn url_hash(&self) -> Option<UrlHash> {
         None
     }
     /// Returns the extensions; `None` if the type keeps them private.
@@ -29,10 +29,10 @@ pub trait HttpRequest {
 ///
 /// If the two differ, the client has followed a redirect, and the response proves nothing about the original request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target(u64);
+pub struct UrlHash(u64);
 
 #[cfg(feature = "reqwest-013")]
-impl Target {
+impl UrlHash {
     pub(super) fn new(url: &reqwest::Url) -> Self {
         use std::hash::{DefaultHasher, Hash, Hasher};
         // A URL's fragment is not sent, and the response's URL may lack the fragment.
@@ -50,7 +50,7 @@ pub trait HttpResponse {
     /// Returns the header fields.
     fn headers(&self) -> &HeaderMap;
     /// Returns the hash of the URL that sent the response, if the client may follow redirects.
-    fn target(&self) -> Option<Target> {
+    fn url_hash(&self) -> Option<UrlHash> {
         None
     }
     /// Returns the extensions.
@@ -126,8 +126,8 @@ impl HttpRequest for reqwest::Request {
         Uri::try_from(self.url().as_str()).unwrap_or_default()
     }
 
-    fn target(&self) -> Option<Target> {
-        Some(Target::new(self.url()))
+    fn url_hash(&self) -> Option<UrlHash> {
+        Some(UrlHash::new(self.url()))
     }
 
     fn extensions(&self) -> Option<&Extensions> {
@@ -147,7 +147,7 @@ impl HttpResponse for reqwest::Response {
         self.status()
     }
 
-    fn target(&self) -> Option<Target> {
-        Some(Target::new(self.url()))
+    fn url_hash(&self) -> Option<UrlHash> {
+        Some(UrlHash::new(self.url()))
     }
 }

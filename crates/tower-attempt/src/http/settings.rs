@@ -18,7 +18,7 @@ type BackoffRule<C> = Arc<dyn Fn(u32, OutcomeView<'_, C>) -> Option<Duration> + 
 
 /// The settings of [`Http`](crate::Http) or [`Grpc`](crate::Grpc) that differ from the default.
 #[derive(Clone, Default)]
-pub struct Settings<C> {
+pub struct ProtocolSettings<C> {
     /// Maximum number of bytes to record of a streaming body.
     pub replay_limit: Option<usize>,
     /// The rule that classifies outcomes, after the standard rules.
@@ -46,7 +46,7 @@ pub struct Settings<C> {
     idempotent_methods: Option<Vec<String>>,
 }
 
-impl<C> Settings<C> {
+impl<C> ProtocolSettings<C> {
     /// Sets the full names of the gRPC methods that are idempotent. The leading slash is optional.
     pub fn idempotent_methods<T: Into<String>>(&mut self, names: impl IntoIterator<Item = T>) {
         let with_slash = |name: T| match name.into() {
@@ -84,9 +84,9 @@ impl<C> Settings<C> {
     }
 }
 
-impl<C> fmt::Debug for Settings<C> {
+impl<C> fmt::Debug for ProtocolSettings<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("ProtocolSettings")
             .field("replay_limit", &self.replay_limit)
             .field("retry_statuses", &self.retry_statuses)
             .field("idempotent_methods", &self.idempotent_methods)

@@ -453,7 +453,7 @@ macro_rules! __layer {
                 self.rule(|settings| settings.budgets = Some((budgets, ::std::sync::Arc::new(key))))
             }
 
-            fn rule(mut self, set: impl FnOnce(&mut $crate::Settings<P::Code>)) -> Self {
+            fn rule(mut self, set: impl FnOnce(&mut $crate::ProtocolSettings<P::Code>)) -> Self {
                 self.0.protocol = self.0.protocol.with(set);
                 self
             }
