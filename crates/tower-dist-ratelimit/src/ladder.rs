@@ -36,7 +36,7 @@ pub(crate) struct Ladder {
     /// and is no evidence of the backend's health.
     answers_later: AtomicBool,
     recovery: Recovery,
-    /// The longest time between the first and the last process that returns to the backend after an outage.
+    /// After an outage, the maximum time between the returns of the first and the last process to the backend.
     all_return: Duration,
     pub(crate) instead: Instead,
 }
@@ -75,7 +75,7 @@ impl Ladder {
         })
     }
 
-    /// Returns permission to query the backend. While the circuit is open, only a probe that is due gets it.
+    /// Returns the permission to query the backend. While the circuit is open, only one request gets it when a probe is due.
     #[inline]
     pub(crate) fn leave(&self) -> Result<Leave, BackendError> {
         self.breaker
@@ -88,8 +88,8 @@ impl Ladder {
         self.breaker.open_for(|| self.now())
     }
 
-    /// Returns this process's share if the process has recently returned to the backend, and whether requests are
-    /// charged to the share, too.
+    /// If the process has recently returned to the backend, returns its share, and whether requests are charged to the share
+    /// in addition to the backend.
     pub(crate) fn recovering(&self) -> Option<(&Fallback, bool)> {
         match &self.instead {
             Instead::Decide(fallback) if !self.recovery.is_over() => {
@@ -126,7 +126,7 @@ impl Ladder {
     }
 
     fn answered(&self, leave: Leave, forget: bool) {
-        // Before the circuit closes: a request that finds it closed is charged to the share, too.
+        // Before the circuit closes, so that each request that finds the circuit closed is also charged to the share.
         if let (Leave::Probe(_), Instead::Decide(fallback)) = (leave, &self.instead) {
             let lasting = fallback.lasting();
             self.recovery.returned(self.now(), self.all_return, lasting);

@@ -39,7 +39,7 @@ pub struct RateLimitLayer<R = ProblemJson> {
 }
 
 impl RateLimitLayer {
-    /// Starts a layer that keeps its counts in this backend.
+    /// Returns a builder of a layer that keeps its counts in this backend.
     pub fn builder(backend: impl Backend) -> RateLimitLayerBuilder {
         RateLimitLayerBuilder::new(Arc::new(backend))
     }
@@ -88,14 +88,14 @@ impl<R> fmt::Debug for RateLimitLayer<R> {
 ///
 /// # Cost
 ///
-/// An allowed request to one policy in [`Memory`](crate::backend::Memory), without `RateLimit` headers, takes no allocation and
-/// no lock.
+/// In [`Memory`](crate::backend::Memory), a bucket or fixed window allows a request of a known key without a lock. With one
+/// policy and without `RateLimit` headers, this takes no allocation.
 ///
 /// | request | inner service |
 /// |---|---|
 /// | rejected | The service drops the ready instance, which releases any concurrency permit it holds, and replaces it with a clone. |
-/// | waits for the backend | The request takes the ready instance along and leaves a clone. |
-/// | waits in a [leaky queue](crate::Policy::leaky_queue) | The request holds nothing, and makes a clone ready when its turn comes. |
+/// | waits for the backend | The request keeps the ready instance, and the service continues with a clone. |
+/// | waits in a [leaky queue](crate::Policy::leaky_queue) | The service drops the ready instance. The request makes a clone ready when its turn comes. |
 #[derive(Clone)]
 pub struct RateLimit<S, R = ProblemJson> {
     inner: S,

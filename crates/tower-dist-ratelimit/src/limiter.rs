@@ -30,7 +30,8 @@ use crate::{
 ///
 /// A check fails if the backend does not decide and the failure mode is [`FailureMode::Closed`](crate::FailureMode::Closed), or
 /// if the [quota](Self::with_quota) of the limiter is invalid. [`charge`](Self::charge), [`refund`](Self::refund) and
-/// [`reset`](Self::reset) fail if the backend fails or times out. [`Memory`](crate::backend::Memory) never fails.
+/// [`reset`](Self::reset) fail if the backend fails or times out. With [`Memory`](crate::backend::Memory), only an invalid quota
+/// fails.
 ///
 /// # Cancel safety
 ///
@@ -56,25 +57,25 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// A limiter with one policy and default settings.
+    /// Creates a limiter with one policy and default settings.
     ///
     /// # Errors
     ///
-    /// Fails if the policy is invalid (see [`Policy`]), if the backend cannot keep it, or if it takes keys or costs from requests
-    /// (`by`, `by_fn`, `by_str`, `cost_fn`, `quota_by`, `only_if`, `missing_key`).
+    /// Fails if the policy is invalid (see [`Policy`]), if the backend does not support it, or if one of its settings applies only
+    /// to requests (`by`, `by_fn`, `by_str`, `cost_fn`, `quota_by`, `only_if`, `missing_key`).
     pub fn new(backend: impl Backend, policy: Policy) -> Result<Self, BuildError> {
         Self::builder(backend, policy).build()
     }
 
-    /// Starts a limiter with more policies or settings.
+    /// Returns a builder, for more policies or settings.
     pub fn builder(backend: impl Backend, policy: Policy) -> LimiterBuilder {
         LimiterBuilder::new(Arc::new(backend), policy)
     }
 }
 
 impl Limiter {
-    /// Returns this limiter with another quota and the same counts, for keys whose quota differs from the policy's. It can
-    /// differ from call to call.
+    /// Returns this limiter with another quota and the same counts, for keys whose quota differs from the policy's. Each call
+    /// for a key can use another quota.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -89,8 +90,8 @@ impl Limiter {
     /// # }
     /// ```
     ///
-    /// The policy needs [`dynamic_quotas`](Policy::dynamic_quotas). Without it, or with a quota that the backend cannot keep, the
-    /// methods fail.
+    /// The policy needs [`dynamic_quotas`](Policy::dynamic_quotas). Without it, or with a quota that the backend does not support,
+    /// the methods fail.
     #[must_use]
     pub fn with_quota(&self, quota: Quota) -> Self {
         Self {
@@ -99,7 +100,8 @@ impl Limiter {
         }
     }
 
-    /// Fills in the charges. All policies count the same key. A cost of `None` is the policy's own.
+    /// Returns a function that fills in the charges. All policies count the same key. If `cost` is `None`, each policy uses its
+    /// own cost.
     #[inline]
     fn look<K: IntoKey>(
         &self,
@@ -122,7 +124,7 @@ impl Limiter {
         }
     }
 
-    /// The charges of all policies, with their numbers.
+    /// Returns one charge per policy, with the index of the policy.
     fn charges<'a>(&self, sink: &'a KeySink, tokens: u64) -> SmallVec<[(usize, Charge<'a>); 2]> {
         let rules = self.limits.rules.iter().enumerate();
         let charges = rules.map(|(number, rule)| {
@@ -178,8 +180,8 @@ impl Limiter {
         decision(limits, outcome, &mut question)
     }
 
-    /// Charges `tokens` more than a check did, also if the key lacks them: later checks wait longer. For a cost that turns out
-    /// higher than expected.
+    /// Charges `tokens` in addition to an earlier check, even if the key has too few. Later checks then wait longer. Use it for
+    /// a cost that turns out higher than expected.
     ///
     /// While the circuit is open, the local fallback is charged, if there is one.
     ///
@@ -207,8 +209,8 @@ impl Limiter {
         self.correct(key, tokens, delta).await
     }
 
-    /// Returns `tokens` that were charged and not used. A bucket never holds more than its burst. A window returns nothing after
-    /// the window of the charge has ended.
+    /// Refunds `tokens` that were charged and not used. A bucket never holds more than its burst. With a window algorithm, make
+    /// the refund before the window of the charge ends. A later refund lowers the count of the current window instead.
     ///
     /// While the circuit is open, the local fallback gets the refund, if there is one.
     ///
@@ -281,12 +283,12 @@ impl Limiter {
     /// which matters for hourly and daily quotas.
     ///
     /// A bucket gets back its unused tokens, less the number of tokens that it regains in one lease time plus the backend
-    /// timeout. This deduction keeps the [bound on over-admission](crate::Consistency::Leased). Windows, logs, and keys of more than 1,000 bytes get nothing back. Requests can continue, and lease
-    /// again. Without leases, this has no effect.
+    /// timeout. This deduction keeps the [bound on over-admission](crate::Consistency::Leased). Windows, logs, and keys of more
+    /// than 1,000 bytes get nothing back. Later requests can lease again. Without leases, this has no effect.
     ///
     /// # Errors
     ///
-    /// Fails if the backend fails or times out: its tokens are lost. While the [circuit is open](crate::FailureMode), fails
+    /// Fails if the backend fails or times out, and then the tokens are lost. While the [circuit is open](crate::FailureMode), fails
     /// immediately and keeps the leases.
     ///
     /// # Cancel safety
@@ -310,7 +312,7 @@ impl Limiter {
         self.limits.return_leases().await
     }
 
-    /// Rejects a quota that no backend accepts.
+    /// Checks the quota of [`with_quota`](Self::with_quota) against the policies and the bounds of all backends.
     #[cold]
     fn check_quota(&self) -> Result<(), BackendError> {
         let Some(quota) = self.quota else {
@@ -337,7 +339,7 @@ impl fmt::Debug for Limiter {
     }
 }
 
-/// The sink of a request with this key only.
+/// Returns a sink that contains only this key.
 fn sink_of(key: impl IntoKey) -> KeySink {
     let mut sink = KeySink::new();
     let _ = sink.key(|sink| key.write(sink));

@@ -31,7 +31,7 @@ use crate::{
 /// The decision core under every form of limit: the policies, their backend, and the failure mode.
 pub(crate) struct Limits {
     pub(crate) backend: Arc<dyn Backend>,
-    /// The only policy, if the backend is a [`Memory`], whose decision on it never fails.
+    /// Decides directly on the only policy, if there is one policy and the backend is a [`Memory`]. This never fails.
     alone: Option<Alone>,
     /// The leases on top of the backend, if the consistency is leased.
     leasing: Option<Arc<Leasing>>,
@@ -50,16 +50,16 @@ pub(crate) struct Settings {
     pub(crate) failure_mode: FailureMode,
     pub(crate) timeout: Duration,
     consistency: Consistency,
-    /// Wraps the backend for a consistency. `None` unless one is set, so that a binary that sets none contains neither leases
-    /// nor eventual decisions.
+    /// Wraps the backend for the consistency. `None` if the user sets no consistency, so that such a binary contains neither
+    /// leases nor eventual decisions.
     wrap: Option<Wrap>,
     pub(crate) deny_cache: bool,
     pub(crate) shadow: bool,
     pub(crate) watch: Watch,
 }
 
-/// Puts leases or eventual decisions on top of a backend that knows these policies by these ids. The duration is the
-/// timeout of the backend.
+/// Puts leases or eventual decisions on top of a backend. The ids are the backend's ids of the policies, and the duration is
+/// the timeout of the backend.
 type Wrap = fn(
     Consistency,
     Arc<dyn Backend>,
@@ -72,11 +72,11 @@ type Wrap = fn(
 #[derive(Clone, Copy)]
 pub(crate) enum Outcome {
     Pass {
-        /// Whether the policies were charged. They were not if the limit is a shadow and would have rejected the request.
+        /// Whether the policies were charged. `false` for an exempt request, and for a request that only shadow mode lets pass.
         charged: bool,
     },
     Reject(Reason),
-    /// The decision is pending. The question holds what it waits for.
+    /// The decision is pending, and the question holds its future.
     Later,
 }
 
@@ -92,7 +92,7 @@ impl Limits {
         });
     }
 
-    /// Returns unused leased tokens. Fails without a query if the circuit is open.
+    /// Returns unused leased tokens to the backend. If the circuit is open, fails without a call to the backend.
     pub(crate) async fn return_leases(&self) -> Result<(), BackendError> {
         match &self.leasing {
             None => Ok(()),
@@ -101,7 +101,7 @@ impl Limits {
         }
     }
 
-    /// Returns the time that an allowed request waits first. Zero in shadow mode.
+    /// Returns the time for which an allowed request waits in leaky queues. Zero in shadow mode.
     pub(crate) fn delay(&self, question: &Question) -> Duration {
         if self.shadow {
             Duration::ZERO

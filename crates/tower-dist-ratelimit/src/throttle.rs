@@ -14,8 +14,8 @@ use crate::{backend::BackendError, call::Calls};
 /// Delays requests to a service until its limit admits them: for requests that your program sends, to stay within the
 /// receiver's limit.
 ///
-/// - The service is always ready. A call waits for its turn, then makes a clone of the inner service ready and calls it. While it
-///   waits it holds nothing of the inner service.
+/// - The service is always ready. A call waits for its turn, then makes a clone of the inner service ready and calls it. During
+///   the wait it reserves no capacity of the inner service.
 /// - Requests with the same keys pass in the order of their calls. Only the first of them queries the backend.
 /// - A request that would certainly wait longer than `max_wait` is rejected immediately with
 ///   [`Reason::TooLong`](crate::Reason::TooLong). If the wait is uncertain, the request is rejected after `max_wait`.
@@ -32,8 +32,8 @@ use crate::{backend::BackendError, call::Calls};
 /// `ThrottleLayer<http::Request<tonic::body::Body>>`. A rejected call fails with the status `UNKNOWN`, whose source is the
 /// [`LimitError`](crate::LimitError).
 ///
-/// Waits end on the millisecond, like tokio's timers. Above a thousand requests per second, set the burst to the requests of
-/// one or two milliseconds at least; otherwise the throughput stays below the limit.
+/// Waits end on the millisecond, like tokio's timers. Above 1,000 requests per second, the burst must cover at least the
+/// requests of one or two milliseconds. Otherwise the throughput stays below the limit.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -78,7 +78,7 @@ impl<Req> ThrottleLayer<Req> {
     ///
     /// # Errors
     ///
-    /// Fails if the backend fails or times out.
+    /// Fails if the backend fails or times out, or while the circuit is open.
     pub async fn return_leases(&self) -> Result<(), BackendError> {
         self.calls.limits.return_leases().await
     }

@@ -108,17 +108,17 @@ impl<Req> CallLimitLayerBuilder<Req> {
 }
 
 impl<Req> CallLimitLayerBuilder<Req, Waits> {
-    /// The longest wait for a turn: above zero and at most one hour.
+    /// Maximum time that a request waits for its turn: above zero and at most one hour.
     ///
     /// # Default
     ///
-    /// 1 s, so that a caller learns soon that it is not served.
+    /// 1 s, so that a caller soon learns that its request is rejected.
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.mode.max_wait = wait;
         self
     }
 
-    /// The most requests that wait concurrently, over all keys; at least 1.
+    /// Maximum number of requests that wait concurrently, over all keys. Must be at least 1.
     ///
     /// # Default
     ///
@@ -146,7 +146,8 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
         if max_waiters == 0 {
             return Err(BuildError::new("max_waiters", 0, "at least 1"));
         }
-        // A leaky queue then rejects requests that would wait too long, and takes no tokens that need a refund.
+        // So a leaky queue rejects a request that would wait longer than `max_wait`. Otherwise the request would be charged
+        // and need a refund.
         let policies = self.policies.into_iter();
         let policies = policies.map(|policy| policy.queueing_at_most(max_wait));
         let bounded = Self {

@@ -22,8 +22,8 @@ use crate::{
 ///
 /// # Cancel safety
 ///
-/// Dropping it drops the inner call, or the wait for the backend together with the ready inner service. Charged tokens
-/// stay charged.
+/// Dropping the future drops the inner call, or the wait for the backend together with the ready inner service. Charged
+/// tokens stay charged.
 ///
 /// # Panics
 ///
@@ -73,8 +73,8 @@ impl<S: Service<Req> + Clone, Req> PendingCall<S, Req> {
     }
 }
 
-/// Acts on an outcome: calls the ready inner service, rejects, delays, or waits for the decision. Not inlined, so that a
-/// call inlines only the first of them.
+/// Acts on an outcome: calls the ready inner service, rejects, delays, or waits for the decision. Not inlined, because
+/// `call` handles the frequent case itself.
 #[inline(never)]
 pub(super) fn go_on<S: Service<Req> + Clone, Req>(
     inner: &mut S,

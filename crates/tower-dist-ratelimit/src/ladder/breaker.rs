@@ -13,7 +13,7 @@ use super::{circuit::Circuit, pauses::Pauses};
 #[derive(Debug)]
 pub(super) struct Breaker {
     state: Mutex<State>,
-    /// The state in short, so that most requests take no lock: [`QUIET`], [`CLOSED`] or [`OPEN`]. A request that reads
+    /// A summary of the state, so that most requests take no lock: [`QUIET`], [`CLOSED`] or [`OPEN`]. A request that reads
     /// an old value is decided as if it had come a moment earlier.
     phase: AtomicU8,
     pauses: Pauses,
@@ -28,7 +28,7 @@ struct State {
     probe: u64,
 }
 
-/// No recent failure, and nothing to count.
+/// The circuit is closed, and its record is empty, so no decision needs to be counted.
 const QUIET: u8 = 0;
 const CLOSED: u8 = 1;
 const OPEN: u8 = 2;
@@ -36,13 +36,13 @@ const OPEN: u8 = 2;
 /// The permission to query the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// There was no recent failure, and nothing is counted.
+    /// The circuit is closed without recent failures. The outcome of the request is not counted unless it fails.
     Quiet,
     /// The circuit is closed.
     Closed,
     /// The circuit closed recently. The request is charged to this process's share, too.
     Shared,
-    /// The circuit is open, and the request is the probe of this number.
+    /// The circuit is open, and the request is the probe with this number.
     Probe(u64),
 }
 
@@ -89,7 +89,7 @@ impl Breaker {
         })
     }
 
-    /// Records a decision of the backend. With `forget`, a record without failures is not kept.
+    /// Records a decision of the backend. With `forget`, a record without failures is cleared.
     pub(super) fn answered(&self, leave: Leave, now: Duration, forget: bool) -> Option<Change> {
         self.change(|state| {
             if let Leave::Probe(_) = leave {
@@ -132,7 +132,7 @@ impl Breaker {
         });
     }
 
-    /// The time until the next probe, or `None` while the circuit is closed.
+    /// Returns the time until the next probe, or `None` while the circuit is closed.
     pub(super) fn open_for(&self, now: impl FnOnce() -> Duration) -> Option<Duration> {
         if self.leave_if_closed().is_some() {
             return None;
@@ -152,7 +152,7 @@ impl Breaker {
         result
     }
 
-    /// Pseudo-random bits that differ between instances and between times.
+    /// Returns pseudo-random bits that differ between instances and between times.
     fn noise(&self, now: Duration) -> u64 {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(self.seed);

@@ -5,7 +5,7 @@ use super::pauses::Pauses;
 /// The number of consecutive failures that opens the circuit.
 const ROW: u8 = 5;
 
-/// The smallest number of decisions whose failure rate counts.
+/// Minimum number of decisions for which the failure rate can open the circuit.
 const FEWEST: u64 = 10;
 
 /// The failure rate covers the current half second and the previous one.
@@ -30,9 +30,9 @@ pub(super) enum Circuit {
 /// The recent decisions and failures of the backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Failures since the last decision.
+    /// Number of consecutive failures.
     row: u8,
-    /// The number of the half second that `now` counts.
+    /// The number of the half second that `now` covers.
     half: u128,
     now: Tally,
     before: Tally,
@@ -56,12 +56,12 @@ impl Circuit {
         matches!(self, Self::Open { .. })
     }
 
-    /// Whether the circuit is closed and its record has no failures.
+    /// Returns whether the circuit is closed and its record has no failures.
     pub(super) fn is_clean(self) -> bool {
         matches!(self, Self::Closed(record) if record.row == 0 && record.failed() == 0)
     }
 
-    /// The circuit after the outcome of a request that was no probe.
+    /// Returns the circuit after the outcome of a request that was no probe.
     pub(super) fn count(self, failed: bool, now: Duration, pauses: Pauses, noise: u64) -> Self {
         match self {
             Self::Closed(record) => {
@@ -72,13 +72,13 @@ impl Circuit {
                 }
                 Self::Closed(record)
             }
-            // The request was sent before the circuit opened, so its outcome is no news.
+            // The request was sent before the circuit opened, so its outcome says nothing about the time since then.
             Self::Open { .. } => self,
         }
     }
 
-    /// The circuit with a probe in flight, if one is due. The next probe is due when this one must have timed out and a
-    /// pause has passed. So two probes never overlap, and a cancelled probe blocks no other.
+    /// Returns the circuit with a probe in flight, or `None` if no probe is due. The next probe is due after the timeout of
+    /// this one and a pause. So two probes never overlap, and a cancelled probe does not block the next one.
     pub(super) fn probe(self, now: Duration, pauses: Pauses, noise: u64) -> Option<Self> {
         match self {
             Self::Open { probes, due } if now >= due => {
@@ -91,7 +91,7 @@ impl Circuit {
         }
     }
 
-    /// The circuit after its probe has failed. The pause begins now, unless it has begun.
+    /// Returns the circuit after its probe has failed. The pause begins now, unless it has already begun.
     pub(super) fn probe_failed(self, now: Duration, pauses: Pauses, noise: u64) -> Self {
         match self {
             Self::Open { probes, due } => Self::Open {
@@ -102,7 +102,7 @@ impl Circuit {
         }
     }
 
-    /// The circuit after its probe was decided without the backend. The next request is a probe.
+    /// Returns the circuit after its probe was decided without the backend. The next request becomes the probe.
     pub(super) fn probe_spared(self, now: Duration) -> Self {
         match self {
             Self::Open { probes, .. } => Self::Open {
@@ -113,7 +113,7 @@ impl Circuit {
         }
     }
 
-    /// The time until the next probe, or `None` if the circuit is closed.
+    /// Returns the time until the next probe, or `None` if the circuit is closed.
     pub(super) fn open_for(self, now: Duration) -> Option<Duration> {
         match self {
             Self::Closed(_) => None,
@@ -125,8 +125,8 @@ impl Circuit {
 impl Record {
     fn count(mut self, failed: bool, now: Duration) -> Self {
         let half = now.as_nanos() / HALF.as_nanos();
-        // A thread can read the clock and count after another thread with a later time. Its outcome then counts in
-        // `now`.
+        // Another thread may have counted an outcome with a later time already. This outcome then counts in the later half
+        // second.
         if half > self.half {
             let follows = half == self.half + 1;
             self.before = if follows { self.now } else { Tally::default() };
@@ -143,7 +143,7 @@ impl Record {
         self
     }
 
-    /// Whether the record opens the circuit.
+    /// Returns whether the record opens the circuit.
     fn is_bad(self) -> bool {
         let all = self.now.all + self.before.all;
         self.row >= ROW || (all >= FEWEST && 2 * self.failed() >= all)

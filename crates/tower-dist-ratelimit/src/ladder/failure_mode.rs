@@ -1,12 +1,13 @@
 use crate::BuildError;
 
-/// Decides requests while the backend fails, exceeds its [timeout](crate::RateLimitLayerBuilder::backend_timeout), or
-/// its circuit breaker is open. [`Memory`](crate::backend::Memory) never fails.
+/// The way to decide a request if the backend fails or exceeds its
+/// [timeout](crate::RateLimitLayerBuilder::backend_timeout), and while the circuit breaker is open. A layer over
+/// [`Memory`](crate::backend::Memory) never needs it.
 ///
 /// - A request that meets a failure waits at most the timeout. It is not sent again, because a late backend may have
 ///   charged it already.
-/// - The circuit opens after five consecutive failures, or when at least half of the decisions of the last second
-///   failed, of ten or more.
+/// - The circuit opens after five consecutive failures. It also opens if there were at least ten decisions in the last
+///   second and at least half of them failed.
 /// - While the circuit is open, one request at a time probes the backend. The first probe follows after 50 to 100 ms.
 ///   While probes fail, the pauses double up to 2 s. With a timeout above 50 ms, the first pause is one to two
 ///   timeouts.
@@ -35,14 +36,14 @@ use crate::BuildError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureMode {
-    /// Allows the request without a limit. For limits that may lapse during an outage.
+    /// Allows the request without a limit. Use it for limits that may lapse during an outage.
     Open,
-    /// Rejects the request with 503, or `UNAVAILABLE` in gRPC. For limits on logins or spending, which must never be
-    /// exceeded.
+    /// Rejects the request with 503, or `UNAVAILABLE` in gRPC. Use it for limits that must never be exceeded, such as limits
+    /// on logins or spending.
     Closed,
     /// Decides in this process, with a [`Memory`](crate::backend::Memory) that has the layer's policies and keys, and a
-    /// share of each quota. Rejections are 503 with the problem type `temporary-reduced-capacity`, because the client
-    /// is within its own limits.
+    /// share of each quota. Rejections are 503 with the problem type `temporary-reduced-capacity`, because the client may
+    /// be within the whole limit.
     ///
     /// Each instance admits at most its share, even if a client's requests are spread unevenly. The `Memory` holds at
     /// most 100,000 keys per policy and takes a few kilobytes while unused. When the backend fails, keys start with
@@ -52,14 +53,14 @@ pub enum FailureMode {
     ///
     /// Instances return one by one. For 5 s after its circuit closes, an instance admits only requests that both the
     /// backend and its share allow. With a `backend_timeout` above 1 s this time is 3 s plus two timeouts. The instance
-    /// charges the tokens that it has admitted alone to the backend, with the next request of the same key. So its full
-    /// rate does not add to the shares of instances that have not returned. An interval D around an outage admits, over
-    /// all instances, at most
+    /// charges the tokens that it has admitted alone to the backend, with the next request of the same key. So the
+    /// full rate of the backend does not add to the shares of instances that have not returned. In an interval D around an
+    /// outage, all instances together admit at most:
     ///
-    /// - `rate · D` and three bursts of a bucket: one before the outage, one from the shares, and one after all
+    /// - for a bucket, `rate · D` plus three bursts: one before the outage, one from the shares, and one after all
     ///   instances have returned. Without an outage it is one burst.
-    /// - two limits in a fixed window, of which the shares admit one. If an instance does not see a key again, the
-    ///   tokens that it has admitted alone for that key come on top.
+    /// - for a fixed window, twice the limit: once by the backend and once by the shares. If an instance does not see a key
+    ///   again, the tokens that it has admitted alone for that key come on top.
     ///
     /// The bounds assume that `instances` is at most the smallest limit, burst and limit over cost, because no share is
     /// below 1. The bounds do not cover three cases:

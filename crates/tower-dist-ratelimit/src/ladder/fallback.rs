@@ -7,7 +7,7 @@ use crate::{
     register,
 };
 
-/// Decides in this process, with a share of each quota.
+/// Limits in this process, with a share of each quota.
 pub(crate) struct Fallback {
     share: Memory,
     /// Tokens that were admitted here and that the backend has not counted. Has the same policies as `share`.
@@ -34,8 +34,8 @@ impl Fallback {
     ///
     /// # Errors
     ///
-    /// Fails if this process cannot count a share. Without a remote backend this process counts the whole quota anyway.
-    /// If it cannot, the error is about the policy, not about the fallback.
+    /// Fails if this process cannot count a share. If the backend is local and this process cannot count the whole quota
+    /// either, the error is about the policy, not about the fallback.
     pub(super) fn new(
         policies: &[Policy],
         instances: u32,
@@ -85,7 +85,7 @@ impl Fallback {
         lasting.max().unwrap_or_default()
     }
 
-    /// Decides in place of the backend. Each charge comes with the number of its policy.
+    /// Decides in place of the backend. Each charge comes with the index of its policy.
     pub(crate) fn acquire<'a>(
         &self,
         charges: impl Iterator<Item = (usize, Charge<'a>)>,
@@ -156,7 +156,7 @@ impl Fallback {
         }
     }
 
-    /// Returns the same charge to this process's share of the policy, for no more tokens than the cost.
+    /// Returns the charge with the share's id and quota in place of the policy's. The new charge grants exactly its cost.
     fn own<'a>(&self, number: usize, charge: Charge<'a>) -> Charge<'a> {
         let share = &self.shares[number];
         Charge {
@@ -171,8 +171,8 @@ impl Share {
         let mut share = Self {
             id: PolicyId::new(0),
             algorithm: match policy.algorithm() {
-                // Windows of this process start at other times than the backend's. Two of them could admit in one
-                // backend window.
+                // Aligned windows of this process would start at other times than the backend's windows. Two of them
+                // could overlap one window of the backend and both admit requests in it.
                 Algorithm::FixedWindow { .. } => Algorithm::FixedWindowFromFirstRequest,
                 algorithm => algorithm,
             },

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// The first pause before jitter, unless two timeouts are longer. A backend answers in one or two milliseconds.
+/// The first pause before jitter, unless two timeouts are longer. A healthy backend answers in one or two milliseconds.
 const FIRST: Duration = Duration::from_millis(100);
 
 /// The longest pause, unless the first one is longer: a backend that recovers is probed within this time. A thousand
@@ -34,8 +34,8 @@ impl Pauses {
 
     /// Returns the pause after this many probes. `noise` is random.
     ///
-    /// No pause is shorter than the timeout. So a request that was sent before the pause has ended before the next
-    /// probe.
+    /// No pause is shorter than the timeout. So a request that was sent before the pause has an outcome before
+    /// the next probe.
     pub(super) fn after(self, probes: u8, noise: u64) -> Duration {
         let first = FIRST.max(self.timeout.saturating_mul(2));
         let doubled = first.saturating_mul(1 << probes.min(16));

@@ -33,7 +33,9 @@ use std::{
 
 use crate::algorithm::saturating_nanos;
 
-/// Relaxed throughout: a request that sees an old value is decided as if it had come a moment earlier.
+/// The times until which a process follows the two rules after its return.
+///
+/// All accesses are relaxed: a request that sees an old value is decided as if it had come a moment earlier.
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
     /// The end of the time in which this process reports tokens that it has admitted alone, in nanoseconds. Zero if it
@@ -50,8 +52,8 @@ impl Recovery {
         self.unreported_until.load(Relaxed) == 0
     }
 
-    /// Records that the process has returned. All other processes return within `all`. Tokens that it has admitted
-    /// alone count for `lasting`.
+    /// Records that the process has returned. All other processes return within `all`. Tokens that this process has
+    /// admitted alone count for `lasting`.
     pub(super) fn returned(&self, now: Duration, all: Duration, lasting: Duration) {
         let until = |time| saturating_nanos(now.saturating_add(time)).max(1);
         self.shared_until.store(until(all), Relaxed);

@@ -37,7 +37,7 @@ pub struct RateLimitLayerBuilder<R = ProblemJson> {
     settings: Settings,
     policies: Vec<Policy>,
     answers: Answers,
-    /// Whether the setting of the response headers is valid.
+    /// The result of checking the setting of the response headers.
     headers: Result<(), BuildError>,
     reject: R,
 }
@@ -59,9 +59,8 @@ impl<R> RateLimitLayerBuilder<R> {
 
     /// Adds a policy. A request passes if all policies allow it; otherwise none is charged.
     ///
-    /// A layer inside another layer decides after it, so the outer layer has charged a request that the inner one rejects.
-    /// To decide limits for all requests and limits for some requests together, add them to one layer with
-    /// [`Policy::only_if`].
+    /// With two nested layers, the outer layer has already charged a request that the inner layer rejects. To decide a limit for
+    /// all requests and a limit for some requests together, add both to one layer, with [`Policy::only_if`].
     pub fn limit(mut self, policy: Policy) -> Self {
         self.policies.push(policy);
         self
@@ -119,8 +118,8 @@ impl<R> RateLimitLayerBuilder<R> {
     /// Refunds a request if the closure returns `true` for its response head. `None` means that the inner service failed
     /// without a response.
     ///
-    /// So your own failures cost clients nothing; or only failed requests count, as a limit on password guesses needs. A
-    /// charge that the service has [settled](crate::RateLimitHandle::settle) stays.
+    /// Use it to refund requests that failed on the server's side, or to count only failed requests, for example failed
+    /// logins. If the service has [settled](crate::RateLimitHandle::settle) a charge, the charge is not refunded.
     ///
     /// # Cost
     ///
@@ -199,7 +198,7 @@ impl<R> RateLimitLayerBuilder<R> {
     /// # Errors
     ///
     /// Fails if there is no policy or more than the backend can decide together, if a policy or a setting is invalid, or
-    /// if the backend cannot keep a policy.
+    /// if the backend does not support a policy.
     pub fn build(self) -> Result<RateLimitLayer<R>, BuildError> {
         self.headers?;
         let limits = self.settings.build(self.policies)?;

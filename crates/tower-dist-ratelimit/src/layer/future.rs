@@ -23,7 +23,8 @@ use crate::{
 ///
 /// # Cancel safety
 ///
-/// Dropping it drops the inner call, or the pending decision together with the ready service. The charge stays.
+/// Dropping the future drops the inner call, or the pending decision together with the ready inner service. Charged tokens
+/// stay charged.
 ///
 /// # Panics
 ///
@@ -43,7 +44,7 @@ pub(super) enum State<S: Service<Request<B>>, R, B> {
     },
     /// Boxed, because only leaky queues delay requests.
     Delayed(Box<Delayed<S, Request<B>>>, FollowUp),
-    /// Boxed, because the request would make the future of every call larger.
+    /// Boxed, because a request in place would make every future larger.
     Deciding(Box<PendingRequest<S, R, B>>),
     RateLimited(Option<S::Response>),
 }

@@ -16,11 +16,11 @@ use crate::{
 
 type Made = Result<Decision, BackendError>;
 
-/// The decision on one request. Written by hand, because an `async` function moves the decision in pieces, which costs as
-/// much as hashing the key.
+/// The future of [`Limiter::check`]. It is written by hand, because an `async` function moves the decision in pieces, which
+/// costs as much as hashing the key.
 pub(super) struct CheckFuture<'a, K> {
     limiter: &'a Limiter,
-    /// `None` is the cost of each policy.
+    /// `None` if each policy uses its own cost.
     cost: Option<u64>,
     /// `None` after the first poll.
     key: Option<K>,

@@ -14,7 +14,7 @@ use crate::{
     ladder::Instead,
 };
 
-/// The most corrections of one layer in flight: about the number of concurrent requests of a busy instance.
+/// Maximum number of corrections in flight per layer: about the number of concurrent requests of a busy instance.
 const MAX_TRAVELLING: usize = 1024;
 
 /// Corrections of charges in flight to a backend. They run in the background, because a dropped response cannot wait
@@ -31,8 +31,8 @@ impl Limits {
         self.corrections.lost.load(Relaxed)
     }
 
-    /// Changes charges by `delta` tokens, in the counters that made them. Each charge comes with the number of its
-    /// policy. A backend with an open circuit is not queried.
+    /// Changes charges by `delta` tokens. `source` is the source of their decisions: the change goes to this process's share or
+    /// to the backend. Each charge comes with the index of its policy. If the circuit is open, the backend is not called.
     pub(crate) fn settle(
         &self,
         source: Source,

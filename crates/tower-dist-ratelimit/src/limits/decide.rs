@@ -15,7 +15,7 @@ use crate::{
 impl Limits {
     /// Decides on a request and emits the event of its outcome, unless the decision is pending.
     ///
-    /// `look` returns whether a policy applies to the request, and fills in its charge. `question` is new.
+    /// `look` returns whether a policy applies to the request, and fills in its charge. `question` must be new.
     #[inline(always)]
     pub(crate) fn decide(
         &self,
@@ -109,7 +109,7 @@ impl Limits {
         Ok(lookups)
     }
 
-    /// Decides on the charges of a request. A backend has the whole timeout from now.
+    /// Decides on the charges of a request. The timeout of the backend starts now.
     #[inline(always)]
     pub(crate) fn ask(&self, question: &mut Question) -> Outcome {
         let (Some(alone), [asked]) = (&self.alone, question.charges.as_slice()) else {
@@ -229,7 +229,7 @@ impl Limits {
         self.undecided(question, error)
     }
 
-    /// Decides by the failure mode.
+    /// Decides a request by the failure mode, because of this error.
     pub(super) fn undecided(&self, question: &mut Question, error: BackendError) -> Outcome {
         self.watch.emit(|| Event::BackendFailed(&error));
         let error = match &self.ladder.instead {
@@ -269,7 +269,7 @@ impl Limits {
         Outcome::Reject(Reason::Quota)
     }
 
-    /// Builds one decision per charge from the limits alone.
+    /// Builds one decision per charge without a count. `decision` receives the limit of the charge's quota.
     fn unasked(&self, question: &Question, decision: &dyn Fn(u64) -> Decision) -> Decisions {
         let charges = question.charges.iter();
         let quotas = charges.map(|asked| {
@@ -279,7 +279,7 @@ impl Limits {
         quotas.map(|quota| decision(quota.limit())).collect()
     }
 
-    /// Charges the request to a lease, while the backend is not queried.
+    /// Charges the request to a lease while the circuit is open. Returns whether the lease had enough tokens.
     fn spend(&self, question: &mut Question) -> bool {
         let (Some(leasing), [asked]) = (&self.leasing, question.charges.as_slice()) else {
             return false;
@@ -314,7 +314,8 @@ impl Limits {
         }
     }
 
-    /// Refunds the charge to the share, for a request that the backend has not admitted.
+    /// If the request was also charged to this process's share, refunds that charge, because the backend has not admitted the
+    /// request.
     fn release(&self, question: &Question, leave: Leave) {
         if let (Leave::Shared, Instead::Decide(fallback)) = (leave, &self.ladder.instead) {
             for asked in &question.charges {
@@ -324,7 +325,7 @@ impl Limits {
     }
 }
 
-/// Decides with this process's share.
+/// Decides on a request with this process's share of each quota.
 fn ask_instead(question: &mut Question, fallback: &Fallback) -> Result<bool, BackendError> {
     question.decisions.reject(question.charges.len());
     let keys = question.sink.bytes();

@@ -14,20 +14,20 @@ use crate::{
 pub(crate) struct Question {
     pub(crate) sink: KeySink,
     pub(crate) charges: SmallVec<[PolicyCharge; 4]>,
-    /// One decision per entry of `asked`, once there is a decision.
+    /// One decision per charge. Empty before the decision.
     pub(crate) decisions: Decisions,
     /// The backend error that left the request undecided.
     pub(crate) cause: Option<BackendError>,
     /// The pending part of the decision.
     pub(super) waiting: Option<Waiting>,
-    /// The number of the policy that rejects the request because its key is missing.
+    /// The index of the policy that rejects the request because its key is missing.
     pub(crate) keyless: usize,
 }
 
 /// The charge of one policy that applies to the request.
 #[derive(Clone)]
 pub(crate) struct PolicyCharge {
-    /// The number of the policy in the layer.
+    /// The index of the policy in the layer.
     pub(crate) rule: usize,
     pub(crate) id: PolicyId,
     /// The range of the key in the sink.
@@ -82,7 +82,7 @@ impl Question {
             .flatten()
     }
 
-    /// Returns the time that an allowed request waits first. Only leaky queues delay requests.
+    /// Returns the time for which an allowed request waits in leaky queues.
     #[inline]
     pub(crate) fn delay(&self) -> Duration {
         let delays = self.decisions.iter().map(|decision| decision.delay);

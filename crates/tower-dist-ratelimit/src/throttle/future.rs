@@ -26,7 +26,7 @@ use crate::{
 ///
 /// If the future is dropped while it waits, it gives its place to the requests behind it. If it is dropped between its
 /// turn and the call of the inner service, it returns its tokens, in the background if the backend takes time. A place in
-/// a leaky queue and tokens of a window that has ended are not returned. Later, dropping it drops the inner call.
+/// a leaky queue and tokens of a window that has ended are not returned. After that, dropping the future drops the inner call.
 ///
 /// # Panics
 ///
@@ -78,7 +78,7 @@ impl Drop for Paid {
 }
 
 impl<S: Service<Req>, Req> State<S, Req> {
-    /// Acts on the end of a turn.
+    /// Returns the state after the wait for the turn has ended.
     #[inline]
     pub(super) fn decided(
         decided: Result<Question, RateLimited>,

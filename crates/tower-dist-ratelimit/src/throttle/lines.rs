@@ -22,14 +22,14 @@ pub(super) type Spacing = SmallVec<[Duration; 2]>;
 /// The supply of tokens for each policy, as the first request in a line knows it from its rejection.
 pub(super) type Outlook = SmallVec<[Supply; 2]>;
 
-/// The tokens of one policy for the requests behind the first one.
+/// The tokens of one policy that are available to the requests behind the first one in a line.
 ///
-/// A request passes no earlier than `from`, plus the time in which its own tokens and the tokens of the requests between
-/// the first one and it return, less `stock`.
+/// A request passes no earlier than `from`, plus its own spacing and the spacings of all requests between the first one and
+/// this one, minus `stock`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Supply {
     pub(super) from: Instant,
-    /// The time in which the tokens return that remain at `from` after the first request.
+    /// The tokens that remain at `from` after the first request, as the time in which they return.
     pub(super) stock: Duration,
 }
 
@@ -37,13 +37,13 @@ pub(super) struct Supply {
 pub(super) struct WaitingLines {
     pub(super) max_wait: Duration,
     max_waiters: usize,
-    /// Number of requests in all lines. A request that finds none takes no lock.
+    /// Number of requests in all lines. If it is zero, a new request takes no lock.
     waiting: AtomicUsize,
     lines: Mutex<HashMap<Vec<u8>, WaitingLine>>,
 }
 
 struct WaitingLine {
-    /// Its permit belongs to the first request. Tokio hands it on in the order of the requests.
+    /// The only permit belongs to the first request. Tokio passes the permit on in the order of the requests.
     turn: Arc<Semaphore>,
     members: usize,
     /// `None` until the first request has a decision.
@@ -66,13 +66,13 @@ impl WaitingLines {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether any request waits.
+    /// Returns whether any request waits.
     pub(super) fn any(&self) -> bool {
         self.waiting.load(Relaxed) > 0
     }
 
-    /// Joins the end of the line with this key. Without a line, a request with an outlook starts one, and a request
-    /// without an outlook gets `None`.
+    /// Joins the end of the line with this key. If there is no such line, a request with an outlook starts one. A request
+    /// without an outlook then gets `None`.
     pub(super) fn join(
         self: &Arc<Self>,
         key: &[u8],
@@ -84,7 +84,7 @@ impl WaitingLines {
         match lines.get(key) {
             None if outlook.is_none() => return Ok(None),
             Some(line) if line.is_longer(spacing, end) => return Err(Reason::TooLong),
-            // Every request that joins holds the lock.
+            // Requests join only under the lock, so this check is exact.
             _ if self.waiting.load(Relaxed) >= self.max_waiters => return Err(Reason::QueueFull),
             _ => {}
         }
@@ -151,7 +151,7 @@ impl Place {
 
     /// Waits until all earlier requests have left.
     pub(super) async fn first(&mut self) {
-        // A request that has used up its task's budget keeps its place, too.
+        // Unconstrained, so that the request enters the semaphore's queue even if its task has used up its budget.
         let permit = unconstrained(Arc::clone(&self.turn).acquire_owned()).await;
         if let Some(line) = self.lines.lock().get_mut(&self.key) {
             line.add(&self.spacing, Duration::saturating_sub);
@@ -159,7 +159,7 @@ impl Place {
         self.permit = permit.ok();
     }
 
-    /// The first request was rejected with this outlook.
+    /// Records the outlook of the first request, which was rejected.
     pub(super) fn sees(&self, outlook: Outlook) {
         if let Some(line) = self.lines.lock().get_mut(&self.key) {
             line.outlook = Some(outlook);
@@ -169,7 +169,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // The permit is dropped after the lock, because it wakes the next request.
+        // The permit is dropped after the lock is released, because dropping the permit wakes the next request.
         let mut lines = self.lines.lock();
         self.lines.waiting.fetch_sub(1, Relaxed);
         let Some(line) = lines.get_mut(&self.key) else {

@@ -55,8 +55,8 @@ where
             outcome => {
                 let turn = turn(Arc::clone(limits), Arc::clone(lines), question, outcome);
                 let mut turn = Box::pin(turn);
-                // The first poll takes the place in the line, so that requests pass in the order of their calls. It needs
-                // the runtime's timer, so outside a runtime the caller makes it.
+                // The first poll takes the place in the line, so that requests pass in the order of their calls. This poll
+                // needs the runtime's timer. Outside of a runtime, the caller's first poll takes the place.
                 let first = match Handle::try_current() {
                     Ok(_) => turn.as_mut().poll(&mut Context::from_waker(Waker::noop())),
                     Err(_) => Poll::Pending,

@@ -77,7 +77,8 @@ impl Turn {
         }
     }
 
-    /// A leaky queue is no longer than the maximum wait, but the backend may have answered late.
+    /// Checks the delay of a leaky queue. The queue itself is no longer than the maximum wait, but a late answer of the backend
+    /// can delay the request beyond its latest time.
     fn check_delay(&self) -> Result<(), Reason> {
         let delay = self.limits.delay(&self.question);
         let due = Instant::now().checked_add(delay);
@@ -125,13 +126,13 @@ impl Turn {
     }
 }
 
-/// Whether the buckets can ever hold the tokens that a request needs. If not, the request does not wait for its rejection.
+/// Returns whether the buckets can ever hold the tokens that a request needs. If not, the request is rejected without a wait.
 pub(super) fn can_pass(limits: &Limits, question: &Question) -> bool {
     let mut charges = question.charges.iter();
     charges.all(|asked| asked.cost <= limits.rules[asked.rule].quota(asked).burst_size())
 }
 
-/// The line of a request: the policies that apply to it, and the keys.
+/// Returns the key of a request's line: the policies that apply to the request, and their keys.
 fn line(question: &Question) -> SmallVec<[u8; 128]> {
     let mut line = SmallVec::new();
     for asked in &question.charges {
@@ -143,8 +144,8 @@ fn line(question: &Question) -> SmallVec<[u8; 128]> {
     line
 }
 
-/// The wait in the leaky queues that rejected a request. Such a queue is full, so the request waits for the whole queue once
-/// it has a place.
+/// Returns the longest wait in the leaky queues that rejected a request. Such a queue is full. When it has a place again, the
+/// request joins at the end and waits for the whole queue.
 fn queue(limits: &Limits, question: &Question) -> Duration {
     let decided = question.charges.iter().zip(question.decisions.iter());
     let rejected = decided.filter(|(_, decision)| !decision.allowed);
@@ -157,12 +158,12 @@ fn queue(limits: &Limits, question: &Question) -> Duration {
     waits.max().unwrap_or_default()
 }
 
-/// The supply of tokens for the requests behind a rejected request.
+/// Returns the supply of tokens for the requests behind a rejected request.
 fn outlook(limits: &Limits, question: &Question, now: Instant) -> Outlook {
     let decided = question.charges.iter().zip(question.decisions.iter());
     let supply = |(asked, decision): (&PolicyCharge, &Decision)| {
         if !decision.allowed {
-            // The rejected request takes the last tokens then.
+            // At that time the rejected request takes all tokens.
             let due = decision.retry_after.and_then(|wait| now.checked_add(wait));
             return Supply {
                 from: due.unwrap_or(now),
@@ -177,7 +178,8 @@ fn outlook(limits: &Limits, question: &Question, now: Instant) -> Outlook {
     decided.map(supply).collect()
 }
 
-/// The minimum time in which this number of tokens returns. In a window, all tokens can return in a moment.
+/// Returns the minimum time in which this number of tokens returns. It is zero except for buckets, because all tokens of a
+/// window can return in a moment.
 fn time(limits: &Limits, asked: &PolicyCharge, tokens: u64) -> Duration {
     let rule = &limits.rules[asked.rule];
     if !rule.policy.algorithm().is_bucket() {
