@@ -52,6 +52,8 @@
 //! the backend. Tokens that remain when a lease ends are lost; [`return_leases`](crate::Limiter::return_leases) returns
 //! them before an instance shuts down.
 //!
+#![doc = include_str!("../docs/leases.svg")]
+//!
 //! A simulation (`figures leases` in the repository) sent three times the limit for a minute to 20 instances, which
 //! shared a bucket of 1,000 tokens per second with a burst of 100. Leases of 1 s never exceeded the limit in any
 //! second, with 0.06 round trips per decision. Eventual consistency at intervals of 1 s took 0.01 round trips, and

@@ -61,59 +61,24 @@
 //! | [`delays([..])`](HedgeLayerBuilder::delays) | one at each offset | the share of responses slower than each | the same, with several hedges |
 //! | [`fan_out(n)`](HedgeLayerBuilder::fan_out) | n − 1, concurrent with the first attempt | n − 1 for every call | few calls that must not be late |
 //!
-//! A hedge helps if a second attempt would answer sooner. If both attempts share the cause of the delay, a hedge only adds
-//! load. [`spread`](HedgeLayerBuilder::spread) and [`alternates`](HedgeLayerBuilder::alternates) send hedges to other
-//! endpoints.
-//!
-//! A percentile can be too high. If 3 % of the responses take 115 ms and the others 15 ms, the 95th percentile lies right
-//! above 15 ms, and a hedged call takes 30 ms. The 99th lies at 115 ms, so its hedges come too late. Choose 1 − q above the
-//! share of the slow responses. If fewer than 2 % of 200 hedges win, the layer halves the share of due hedges that it
-//! sends, down to 1 in 100. It sends more when hedges win again.
-//!
-//! ## How a percentile is learned
-//!
-//! - The layer records the time in flight of the *first* attempt, if the call succeeded or was past the trigger. If a hedge
-//!   overtook the attempt, its latency is only known to be longer (Kaplan and Meier's estimate). So hedges do not bias the
-//!   trigger: in this crate's tests the hedged share is within a tenth of 1 − q.
-//! - The layer ignores a call that fails, or that its caller drops, before the trigger.
-//! - If more than 1 − q of the first attempts never end, the trigger rises slowly, up to
-//!   [`max_delay`](HedgeLayerBuilder::max_delay).
-//! - If more than a quarter of the calls take the same time to within 1/32, the trigger lies right after them, and
-//!   fewer calls are hedged. In a narrower cluster, such as a common timeout, all or none of the calls may be late;
-//!   then the budget is the bound.
-//! - Samples cover the current [`window`](HedgeLayerBuilder::window) of 10 s and the previous one. At high rates, above
-//!   about 4,000 calls per second, the layer samples down to 1 call in 16.
-//! - The first trigger needs `max(100, 10 ÷ (1 − q))` calls. Until then hedges are sent after
-//!   [`initial_delay`](HedgeLayerBuilder::initial_delay), or not at all if it is not set.
-//! - The trigger follows a threefold slowdown within 20 s, or within three minutes if hedges answer immediately.
-//! - [`key`](HedgeLayerBuilder::key) learns a percentile for each class of requests.
+//! A hedge helps if a second attempt would answer sooner. Choose 1 − q above the share of slow responses: the 95th percentile
+//! if up to 5 % are slow. The [guide] explains how the percentile is learned.
 //!
 //! # Which budget
 //!
-//! A percentile bounds the extra load while latencies are stable. A [`Budget`] bounds it also when a service suddenly
-//! slows down. The default is 1 − q of the eligible calls that succeed, with 10 tokens at first and a burst of 100.
-//! With `Budget::ratio(0.02)` the default percentile rises to the 98th, so that the slowest calls receive the tokens.
-//! An explicit percentile that an explicit ratio cannot pay for is an error of `build`. Other triggers have no budget
-//! by default.
+//! A [`Budget`] bounds the extra load when a service suddenly slows down. With a percentile it is on by default: 1 − q of the
+//! calls that may be hedged and succeed, with 10 tokens at first and a burst of 100. Other triggers have no budget by default.
 //!
-//! # The rules of the race
+//! # Failures and losers
 //!
 //! - The first *good* response wins. Errors and the statuses 408, 425, 429, 500, 502, 503 and 504 do not win while another
 //!   attempt is in flight. If all attempts fail, the caller receives the outcome of the first attempt.
-//! - A failure before any hedge is returned immediately, because retries belong to a retry layer. With
-//!   [`hedge_on_failure`](HedgeLayerBuilder::hedge_on_failure) the next hedge follows immediately.
-//! - Losers are dropped when the winner is known. Over HTTP/1 that closes a connection, over HTTP/2 it resets a stream.
-//!   With the feature `drain` they end in the background. Drain losers above a balancer by latency (`PeakEwma`):
-//!   dropped losers make a slow endpoint look fast.
+//! - A failure before any hedge is returned immediately, because retries belong to a retry layer.
+//! - Losers are dropped when the winner is known, or end in the background with the feature `drain`.
+//! - HTTP hedges only safe methods, gRPC only methods declared idempotent.
 //! - A hedge is not sent if its service is not ready, or if the budget has no token.
-//! - A tie goes to the oldest attempt. Only the response head is classified.
-//! - HTTP hedges only safe methods: the second of two DELETEs answers 404 and may win.
-//!   [`hedge_if`](HedgeLayerBuilder::hedge_if) narrows this, and [`hedge_unsafe_if`](HedgeLayerBuilder::hedge_unsafe_if)
-//!   widens it. gRPC hedges only methods declared idempotent.
-//! - A hedge is never hedged again: layers below read the [`Attempt`] in its extensions, other servers the header
-//!   `x-hedge-attempt`. No hedge is sent after a request's [deadline](HedgeOverride::deadline).
-//! - A streaming body is recorded up to [`replay_limit`](HedgeLayerBuilder::replay_limit). If it is longer, the oldest
-//!   attempt continues and the others are cancelled.
+//!
+//! The [guide] has the other rules of the race.
 //!
 //! Inside `tokio::spawn`, call a service with boxed errors as `service.ready().await?.call(request).await`.
 //! `service.oneshot(request)` does not compile there, as with tower's `Timeout`, unless a `BoxCloneService` wraps the
@@ -184,6 +149,7 @@ mod elsewhere;
 mod estimator;
 mod future;
 mod guard;
+pub mod guide;
 mod handle;
 mod histogram;
 mod info;

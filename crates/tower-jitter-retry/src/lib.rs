@@ -76,15 +76,7 @@
 //! - [`classify`](RetryLayerBuilder::classify) has the last word on the meaning of an outcome. It never makes a request safe
 //!   to resend: a POST that got a 404 is sent once, even if the rule calls the 404 transient.
 //!
-//! **Proof** is found in the errors of `std::io`, and with the client features in the errors of hyper, hyper-util, h2,
-//! reqwest and tonic, also if they are boxed or the source of another error. Errors of other types prove nothing. A service
-//! below that sends requests of its own, such as a redirecting client, can report the error of another request. Place the
-//! layer below that service. reqwest follows redirects by default, so its errors are no proof unless the layer is built
-//! [`without_redirects`](RetryLayerBuilder::without_redirects).
-//!
-//! **Rejections** of a layer in this process are recognised as [`Rejected`] in boxed errors and their sources, and in the
-//! errors of `tower-dist-ratelimit`. The rejections of tower and tower-resilience are recognised by their texts, in boxed
-//! errors only: put `.map_err(BoxError::from)` below the retry layer.
+//! The [guide] lists the proofs that a server did not process a request, and the rejections that are recognised.
 //!
 //! **Bodies** in memory are shared. A streaming body is recorded up to
 //! [`replay_limit`](RetryLayerBuilder::replay_limit); a request with a longer body is not resent. Other types, such as a
@@ -143,18 +135,7 @@
 //! Layers that share a backend share one [`Budget`]: the outermost layer takes it with
 //! [`budget`](RetryLayerBuilder::budget), the layers below with [`shared_budget`](RetryLayerBuilder::shared_budget).
 //!
-//! Retry layers above each other do not multiply their attempts. Layers in one task count each other's retries. Requests of
-//! extra attempts and failed responses carry a mark in their extensions. Where a layer sees neither count nor mark, the
-//! backend receives more requests. With two layers of three attempts each:
-//!
-//! | the failed attempts are | responses | errors | timeouts of the layer above |
-//! |---|---|---|---|
-//! | HTTP and gRPC | 3 | 3 | 3 |
-//! | HTTP and gRPC, the layer below in another task, such as tower's `Buffer` | 3 | 4 | up to 5 |
-//! | `reqwest::Request`, and requests without extensions | 3 | 3 | up to 5 |
-//! | the layer below in another process | 9 | 9 | 9 |
-//!
-//! A proxy that copies extensions to other messages copies the marks. A service that replaces the extensions removes them.
+//! Retry layers above each other in one process do not multiply their attempts. The [guide] has the exceptions.
 //!
 //! # Observation
 //!
@@ -188,6 +169,7 @@
 mod backoff;
 mod counts;
 mod future;
+pub mod guide;
 mod handle;
 mod info;
 mod jitter;

@@ -75,6 +75,8 @@ impl Plot {
         root.present()?;
         drop((head, rest, body, foot, area, below));
         drop(root);
+        // An empty line would end the graph in Markdown.
+        let svg = svg.replace("\n\n", "\n");
         let (start, elements) = svg.split_once('\n').ok_or("an SVG file without elements")?;
         let title = self.title;
         Ok(format!(
