@@ -126,14 +126,21 @@ pub(crate) fn on_time(
 /// Checks that a resource of a process grows by at most a quarter and `margin` between two sets of samples: those after the
 /// first round of faults, and those at the end.
 pub(crate) fn growth(name: String, first: &[u64], last: &[u64], margin: u64, unit: &str) -> Check {
-    let (first, last) = (median(first), median(last));
+    let (Some(first), Some(last)) = (median(first), median(last)) else {
+        return Check {
+            name,
+            measured: "no sample".into(),
+            bound: "a sample at both times".into(),
+            passed: false,
+        };
+    };
     Check::at_most(name, last, first + first / 4 + margin, unit)
 }
 
-fn median(samples: &[u64]) -> u64 {
+fn median(samples: &[u64]) -> Option<u64> {
     let mut samples = samples.to_vec();
     samples.sort_unstable();
-    samples.get(samples.len() / 2).copied().unwrap_or_default()
+    samples.get(samples.len() / 2).copied()
 }
 
 /// The length of a slot of time in which admitted requests are counted.
@@ -245,6 +252,7 @@ mod tests {
             |first: &[u64], last: &[u64]| growth("m".into(), first, last, 16, " MiB").passed;
         assert!(check(&[100, 90, 110], &[141, 141, 141]));
         assert!(!check(&[100, 90, 110], &[142, 142, 142]));
+        assert!(!check(&[100], &[]) && !check(&[], &[100]));
         // One sample in a peak does not count.
         assert!(check(&[100; 5], &[100, 100, 100, 999, 100]));
     }

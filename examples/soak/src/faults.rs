@@ -7,12 +7,12 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tests::servers::{Memcached, Redis, Sentinels};
 use tokio::task::block_in_place;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use tower::BoxError;
 
 use crate::upstream::{self, Upstream};
 
-/// The duration of a fault, and the time until the next one.
+/// The duration of a fault, and the time until the next one. A failover may take longer.
 const ON: Duration = Duration::from_secs(4);
 const OFF: Duration = Duration::from_secs(7);
 /// Time without faults at the end of a round. The resources are compared in its second half.
@@ -94,14 +94,17 @@ impl Backends {
         start: Instant,
     ) -> Result<Events, BoxError> {
         let mut events = Events::default();
+        let mut due = start;
         for round in 1..=rounds {
             for fault in ROUND {
                 eprintln!("soak: round {round} of {rounds}, {fault:?}");
                 self.strike(fault, upstream, &mut events, start).await?;
-                sleep(OFF).await;
+                due += ON + OFF;
+                sleep_until(due).await;
             }
             events.calm.push(start.elapsed() + CALM / 2);
-            sleep(CALM).await;
+            due += CALM;
+            sleep_until(due).await;
         }
         Ok(events)
     }
@@ -132,13 +135,20 @@ impl Backends {
             Fault::Failover => {
                 let old = block_in_place(|| self.sentinels.primary());
                 let mut servers = self.sentinels.servers_mut().iter();
-                let server = servers.find(|server| server.port() == old);
-                let server = server.ok_or("the sentinels know no primary")?;
-                block_in_place(|| server.freeze());
+                let primary = servers.position(|server| server.port() == old);
+                let primary = primary.ok_or("the sentinels know no primary")?;
+                block_in_place(|| self.sentinels.servers_mut()[primary].freeze());
+                let frozen = Instant::now();
                 sleep(ON).await;
-                block_in_place(|| server.thaw());
-                let new = block_in_place(|| self.sentinels.primary());
-                events.failovers += u64::from(new != old);
+                let promoted = loop {
+                    let promoted = block_in_place(|| self.sentinels.primary()) != old;
+                    if promoted || frozen.elapsed() > ON + OFF / 2 {
+                        break promoted;
+                    }
+                    sleep(Duration::from_millis(100)).await;
+                };
+                block_in_place(|| self.sentinels.servers_mut()[primary].thaw());
+                events.failovers += u64::from(promoted);
             }
             Fault::Clock { ahead } => {
                 events.jumps.push(start.elapsed());
