@@ -12,25 +12,26 @@ pub use meter::{Meter, MeteredBody};
 
 use crate::{Decided, Decision, backend::OwnedCharge, limits::Limits};
 
-/// The charge of a request, for services that learn its real cost later. A layer built with
-/// [`handle`](crate::RateLimitLayerBuilder::handle) inserts it into the request's extensions.
+/// A handle of a request's charge, with which a service corrects the cost later. A layer built with
+/// [`handle`](crate::RateLimitLayerBuilder::handle) inserts the handle into the request's extensions.
 ///
-/// Reserve first, settle later: the policy's [cost](crate::Policy::cost_fn) reserves the tokens that the request may need, and
-/// [`settle`](Self::settle) corrects the charge to the tokens that it used. A [`Meter`] settles when it is dropped, so also
-/// when a streaming response is dropped half-way. [`Meter::body`] wraps a body with such a meter. Without a correction the
-/// charge stays.
+/// Reserve first, settle later: the policy's [cost](crate::Policy::cost_fn) reserves the tokens that the request may
+/// need. [`settle`](Self::settle) corrects the charge to the tokens that the request used. A [`Meter`] settles when it
+/// is dropped, so it also settles when a streaming response is dropped half-way. [`Meter::body`] wraps a body with such
+/// a meter. Without a correction the charge stays as it is.
 ///
-/// A handle corrects all policies of its request together; [`policy`](Self::policy) selects one of them, for policies that
-/// count different things. If several layers have handles, the request carries one handle for all of them. Clones are
-/// handles of the same request.
+/// A correction applies to all policies of the request. If policies count different things, select one of them with
+/// [`policy`](Self::policy). If several layers have handles, the request carries one handle for all of them. Clones
+/// share the charge.
 ///
-/// Every request that passes a layer with handles has a handle. It has nothing to correct if no policy applies, as to
-/// [exempt](crate::RateLimitLayerBuilder::exempt) requests, or if a [shadow](crate::RateLimitLayerBuilder::shadow) charged nothing.
+/// Every request that passes such a layer has a handle. The handle corrects nothing if no policy applies, as for
+/// [exempt](crate::RateLimitLayerBuilder::exempt) requests, or if a [shadow](crate::RateLimitLayerBuilder::shadow)
+/// charged nothing.
 ///
-/// In [`Memory`](crate::backend::Memory) a correction is exact and immediate. With a remote backend it runs in the
-/// background, with the layer's timeout; at most 1024 corrections of a layer run concurrently. The layer
-/// [counts](crate::RateLimitLayer::lost_corrections) lost corrections. A charge that was decided [without the
-/// backend](crate::FailureMode) is corrected in the local fallback.
+/// In [`Memory`](crate::backend::Memory) a correction is immediate. With a remote backend it runs in the background,
+/// with the layer's timeout. At most 1024 corrections of a layer run concurrently. The layer
+/// [counts](crate::RateLimitLayer::lost_corrections) lost corrections. If the [local fallback](crate::FailureMode) made
+/// the charge, the correction goes to the local fallback, too.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -57,20 +58,20 @@ use crate::{Decided, Decision, backend::OwnedCharge, limits::Limits};
 /// ```
 #[derive(Clone)]
 pub struct RateLimitHandle {
-    /// One per policy, starting with the nearest layer.
+    /// One charge per policy, starting with the layer nearest to the service.
     charges: SmallVec<[Arc<HandleCharge>; 1]>,
 }
 
 /// The charge of one policy.
 struct HandleCharge {
     limits: Arc<Limits>,
-    /// The number of the policy in the layer.
+    /// The index of the policy in the layer.
     rule: usize,
     charge: OwnedCharge,
     decision: Decision,
-    /// The end of the charge's window; `None` for buckets.
+    /// When the charge leaves its window, after which a refund has no effect. `None` for buckets.
     window_end: Option<Instant>,
-    /// The charged tokens; `None` once the charge is settled.
+    /// The charged tokens; `None` after a settlement, or if nothing was charged.
     charged: Mutex<Option<u64>>,
 }
 
@@ -94,22 +95,22 @@ impl RateLimitHandle {
         }
     }
 
-    /// Adds the charges of the layers above.
+    /// Adds the charges of the outer layers.
     pub(crate) fn within(mut self, outer: Option<Self>) -> Self {
         self.charges
             .extend(outer.into_iter().flat_map(|outer| outer.charges));
         self
     }
 
-    /// The name and the decision of each policy that decided on the request, starting with the nearest layer. Empty if no
-    /// policy applies.
+    /// Returns the name and the decision of each policy that decided on the request. Policies of the layer nearest to
+    /// the service come first. Empty if no policy applies.
     pub fn decisions(&self) -> impl Iterator<Item = (&str, &Decision)> {
         let charges = self.charges.iter();
         charges.map(|charge| (charge.policy(), &charge.decision))
     }
 
-    /// The handle of one policy, in the nearest layer that has a policy with this name. `None` if the policy did not decide
-    /// on the request.
+    /// Returns a handle of the policy `name` alone. If several layers have such a policy, the layer nearest to the
+    /// service counts. `None` if no such policy decided on the request.
     #[must_use]
     pub fn policy(&self, name: &str) -> Option<Self> {
         let mut charges = self.charges.iter();
@@ -119,24 +120,25 @@ impl RateLimitHandle {
         })
     }
 
-    /// Charges `tokens` more, also if the bucket lacks them: later requests wait longer. Has no effect after
-    /// [`settle`](Self::settle).
+    /// Charges `tokens` more. If fewer tokens are free, the key goes into debt, and later requests wait longer. Has no
+    /// effect after [`settle`](Self::settle).
     pub fn charge(&self, tokens: u64) {
         self.correct(|charged| charged.saturating_add(tokens), false);
     }
 
-    /// Returns `tokens`, at most the charge. Has no effect after [`settle`](Self::settle), or after the window of the charge
-    /// has ended.
+    /// Refunds `tokens`, at most the charged tokens. Has no effect after [`settle`](Self::settle), or after the charge
+    /// has left its window.
     pub fn refund(&self, tokens: u64) {
         self.correct(|charged| charged.saturating_sub(tokens), false);
     }
 
-    /// Sets the total cost of the request: returns unused tokens, or charges missing ones. Only the first call has an effect.
+    /// Sets the total cost of the request, in tokens. Refunds the charged tokens above `actual`, or charges the missing
+    /// ones. Only the first call has an effect, and after the charge has left its window nothing is refunded.
     pub fn settle(&self, actual: u64) {
         self.correct(|_| actual, true);
     }
 
-    /// A counter that settles the request when it is dropped.
+    /// Returns a counter of used tokens. When the counter is dropped, it settles the request.
     pub fn meter(&self) -> Meter {
         Meter {
             handle: self.clone(),
@@ -156,7 +158,7 @@ impl HandleCharge {
         &self.limits.rules[self.rule].name
     }
 
-    /// Changes the charge. The lock makes each correction count once.
+    /// Changes the charge to `to` of the charged tokens. The lock makes each correction count once.
     fn correct(&self, to: impl Fn(u64) -> u64, settle: bool) {
         let mut charged = self.charged.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(before) = *charged else {

@@ -13,8 +13,8 @@ use crate::{Decided, Rejection, backend::BackendError};
 
 /// Receives the events of a rate limit.
 ///
-/// The limit calls the observer on the task that makes the decision, so `on_event` should return quickly. It may run
-/// concurrently for different requests. An `Arc` of an observer is an observer, too, and so is a pair of observers.
+/// `on_event` runs on the task that makes the decision, so it should return quickly. It may run concurrently for
+/// different requests. An `Arc` of an observer is an observer, too, and so is a pair of observers.
 ///
 /// Each request causes exactly one of [`Allowed`](Event::Allowed), [`Rejected`](Event::Rejected),
 /// [`Shadowed`](Event::Shadowed) and [`Cancelled`](Event::Cancelled). Requests that are
@@ -22,7 +22,7 @@ use crate::{Decided, Rejection, backend::BackendError};
 ///
 /// # Cost
 ///
-/// Without an observer, a comparison per request.
+/// Without an observer, one comparison per request.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -60,7 +60,7 @@ pub trait Observer: Send + Sync + 'static {
     fn on_event(&self, name: &Arc<str>, event: Event<'_>);
 }
 
-/// Both receive each event, the first one first. A pair can contain a pair.
+/// Both observers receive each event, the first observer first. An observer of a pair can be a pair itself.
 impl<A: Observer, B: Observer> Observer for (A, B) {
     fn on_event(&self, name: &Arc<str>, event: Event<'_>) {
         self.0.on_event(name, event);
@@ -78,24 +78,26 @@ impl<T: Observer + ?Sized> Observer for Arc<T> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A request passes. There are no decisions if no policy applies to it.
+    /// A request passes. It has no decisions if no policy applies to it.
     Allowed(Decided<'a>),
     /// A request is rejected.
     Rejected(Rejection<'a>),
-    /// A request passes because the limit is a [shadow](crate::RateLimitLayerBuilder::shadow). Otherwise it would be rejected,
-    /// or would wait in a [`Throttle`](crate::Throttle).
+    /// A request passes only because the limit is a [shadow](crate::RateLimitLayerBuilder::shadow). A limit that is
+    /// enforced would reject the request, or make it wait in a [`Throttle`](crate::Throttle).
     Shadowed(Rejection<'a>),
-    /// The backend failed or was late, or its circuit is open. [`FailureMode`](crate::FailureMode) decides on the request,
-    /// and its outcome follows as another event.
+    /// The backend failed or was late, or the circuit breaker is open. [`FailureMode`](crate::FailureMode) decides on
+    /// the request instead. Another event with the request's outcome follows.
     BackendFailed(&'a BackendError),
-    /// The circuit opened after too many failures. This is the last failure. Only probes reach the backend now.
+    /// The circuit breaker opened after too many failures, of which this error is the last. From now on, only probes
+    /// reach the backend.
     CircuitOpened(&'a BackendError),
-    /// A probe succeeded and closed the circuit.
+    /// A probe succeeded and closed the circuit breaker.
     CircuitClosed,
-    /// A request waited this long in a [`Throttle`](crate::Throttle) and has an outcome now; or it passes and waits this long
-    /// in a [leaky queue](crate::Policy::leaky_queue). A shadow reports the wait of the queue and skips it.
+    /// The wait of a request. In a [`Throttle`](crate::Throttle) the wait is over, and the request has an outcome. In a
+    /// [leaky queue](crate::Policy::leaky_queue) the request passes and begins to wait. A shadow reports the wait of
+    /// the queue, but does not wait.
     Waited(Duration),
-    /// The caller dropped a request before the decision.
+    /// The caller dropped a request before the limit decided on it.
     Cancelled,
 }
 
@@ -107,7 +109,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// The name, unless it is empty: a field of log lines.
+    /// Returns the name for log lines, or `None` if the name is empty.
     #[cfg(feature = "tracing")]
     pub(crate) fn name(&self) -> Option<&str> {
         Some(&*self.name).filter(|name| !name.is_empty())
@@ -121,7 +123,7 @@ impl Watch {
     }
 }
 
-/// Emits [`Event::Cancelled`] if it is dropped before the decision.
+/// A request without a decision. Emits [`Event::Cancelled`] if it is dropped while it holds the [`Watch`].
 pub(crate) struct Undecided(pub(crate) Option<Watch>);
 
 impl Drop for Undecided {

@@ -27,17 +27,17 @@ use crate::{
     arithmetic::Limit,
 };
 
-/// More locks than a machine has cores, so that two sets seldom share a lock by chance.
+/// Number of locks. More than a machine has cores, so that two requests seldom wait for the same lock.
 const LOCKS: usize = 256;
 
-/// Keeps limits in this process.
+/// A backend that keeps the state of all keys in this process.
 ///
-/// Each instance of a service then has limits of its own: behind a load balancer with twelve instances, a client gets
+/// Each instance of a service counts separately: behind a load balancer with twelve instances, a client gets up to
 /// twelve times the limit.
 ///
 /// # Default
 ///
-/// 100,000 keys per policy. Memory is bounded, and is allocated as keys arrive. Bytes per key:
+/// Room for 100,000 keys per policy. Memory is bounded, and is allocated as keys arrive. Bytes per key:
 ///
 /// | algorithm | bytes |
 /// |---|---|
@@ -48,32 +48,32 @@ const LOCKS: usize = 256;
 /// | sliding windows of `n` buckets | 100, and 8 for each bucket |
 /// | sliding window logs | 100, and 16 to 37 for each token |
 ///
-/// At capacity, a new key replaces the least limited of its twelve or sixteen neighbours, which loses its state.
-/// Neighbours are random: when 100,000 keys fill a capacity of 100,000, one key is replaced too early in about one
-/// process in sixty, and none is at half of that. Keys whose tokens are all back need no place, so the capacity has to
-/// cover the keys that are
-/// *limited at the same time*. There is no clean-up to run. An attacker with invented keys can replace other keys, so use
-/// keys that cost something to get.
+/// At capacity, a new key replaces another key, which loses its state: the least limited of twelve or sixteen random
+/// keys. If 100,000 keys fill a capacity of 100,000, about one process in sixty replaces a key too early. At half of
+/// that, none does. A key without used tokens can be replaced at no loss, so the capacity has to cover only the keys
+/// that are *limited at the same time*. There is no clean-up to run. An attacker who invents keys can replace other
+/// keys, so use keys that cost something to get.
 ///
 /// # Errors
 ///
-/// Building a limiter fails if its quota cannot be counted (see [`Quota`](crate::Quota)), if the system has no memory
-/// for that many keys, or if a set has more than 16 policies. It never fails at call time.
+/// Building a limiter fails if a quota cannot be counted (see [`Quota`](crate::Quota)), if the system lacks the memory
+/// for the capacity, or if the limiter has more than 16 policies. The limiter's requests never fail.
 ///
 /// # Sharing
 ///
 /// Limiters over the same `Arc<Memory>` share their counts if their sets of policies are equal: the same names, quotas
-/// and algorithms in the same order. So a limiter that is rebuilt keeps its counts. Keys are not compared: give two
-/// limits that must not share counts different names. A set with a changed quota is a new set with counts of its own;
-/// the old set keeps its memory until the `Memory` is dropped. For quotas that change often, use [dynamic
-/// quotas](crate::Policy::quota_by), or a `Memory` per rebuild.
+/// and algorithms in the same order. So a limiter that is rebuilt keeps its counts. How a policy extracts its key is
+/// not compared: give policies different names if their counts must be separate.
+///
+/// A set with a changed quota is a new set with separate counts. The old set keeps its memory until the `Memory` is
+/// dropped. For quotas that change often, use [dynamic quotas](crate::Policy::quota_by), or a `Memory` per rebuild.
 ///
 /// # Cost
 ///
 /// A limiter with one policy that is a bucket, a queue or a fixed window decides with one compare-and-swap: no lock, no
-/// allocation. All other decisions take a short lock, for which only requests of the same key, or by chance of another
-/// key, contend: a key's first request, other algorithms, dynamic quotas, and several policies. A SipHash-1-3 under a
-/// random key of this process stands for the key; the key itself is not kept.
+/// allocation. Other decisions take a short lock: a key's first request, other algorithms, dynamic quotas, and several
+/// policies. Requests wait for the lock only if they have the same key, or by chance share its lock. The memory keeps a
+/// SipHash-1-3 of each key, under a random key of this process, and not the key itself.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
@@ -85,7 +85,7 @@ pub struct Memory {
     capacity: usize,
     frame: Frame,
     registry: Registry<Box<[Table]>>,
-    /// Locks for the keys of sets. See [`Memory::lock`].
+    /// Locks for the keys of policies that are decided together. See [`Memory::lock`].
     locks: Box<[Mutex<()>; LOCKS]>,
 }
 
@@ -108,7 +108,7 @@ struct Target<'a> {
 type Locked<'a> = SmallVec<[MutexGuard<'a, ()>; 4]>;
 
 impl Memory {
-    /// A memory for this many keys per policy that are limited at the same time, at least 1.
+    /// A memory in which `keys` keys per policy can be limited at the same time. 0 counts as 1.
     #[must_use]
     pub fn with_capacity(keys: usize) -> Self {
         Self {
@@ -119,10 +119,10 @@ impl Memory {
         }
     }
 
-    /// Number of keys that have a state, over all policies.
+    /// Returns the number of keys that have a state, over all policies.
     ///
-    /// A state that no longer counts stays until another key needs its place. So this is the memory in use, not the
-    /// number of limited keys. A key under two policies counts twice.
+    /// The state of a key without used tokens stays until another key needs its place. So this number shows the memory
+    /// in use, not the number of limited keys. A key under two policies counts twice.
     ///
     /// # Cost
     ///
@@ -161,7 +161,8 @@ impl Memory {
         Ok(&tables[place])
     }
 
-    /// The only policy of a set, if the backend is a memory, which may be shared, and all keys have the policy's quota.
+    /// Returns the policy for decisions without the [`Backend`] trait. `None` if the backend is not a memory, or if the
+    /// policy is decided together with others or has dynamic quotas.
     pub(crate) fn alone(backend: &dyn Backend, policy: PolicyId) -> Option<Alone> {
         let any: &dyn Any = backend;
         if let Some(shared) = any.downcast_ref::<Arc<dyn Backend>>() {
@@ -189,9 +190,9 @@ impl Memory {
         })
     }
 
-    /// Locks the keys under policies of sets. Until the locks are dropped, no other charge changes these keys, because every
-    /// charge to a policy of a set takes its key's lock. So checking all charges and then applying them is one atomic step.
-    /// Locks are taken in ascending order, so callers cannot deadlock.
+    /// Locks the keys whose policies are decided together with others. Every charge to such a policy takes its key's
+    /// lock. So until the locks are dropped, no other charge changes these keys, and checking all charges before
+    /// applying them is one atomic step. Locks are taken in ascending order, so callers cannot deadlock.
     fn lock(&self, asked: &[Target<'_>]) -> Locked<'_> {
         let locks = || asked.iter().filter_map(|one| one.lock);
         let (mut locked, mut last) = (Locked::new(), None);
@@ -203,7 +204,8 @@ impl Memory {
         locked
     }
 
-    /// Decides one charge to a policy that is not in a set, as most requests make, without the cost of the general way.
+    /// Decides a single charge to a policy that is not decided together with others, faster than
+    /// [`decide`](Self::decide). Returns `None` for other charges.
     #[inline]
     fn decide_one(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Option<bool> {
         let ([charge], [out]) = (charges, out) else {

@@ -9,10 +9,11 @@ use pin_project::pin_project;
 
 use super::RateLimitHandle;
 
-/// A counter of a request's cost that settles the request when it is dropped, from [`RateLimitHandle::meter`].
+/// A counter of the tokens that a request uses, from [`RateLimitHandle::meter`]. When it is dropped, it settles the
+/// request.
 ///
-/// Move it into the source of the response, such as the closure of a stream. It is dropped when the stream ends, and also
-/// when the client disconnects half-way. [`body`](Self::body) wraps an existing body.
+/// Move the meter into the source of the response, such as the closure of a stream. Then it is dropped when the stream
+/// ends, and also when the client disconnects half-way. [`body`](Self::body) wraps an existing body.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -51,7 +52,7 @@ use super::RateLimitHandle;
 #[must_use = "dropping it settles the request"]
 pub struct Meter {
     pub(super) handle: RateLimitHandle,
-    /// The count, in tokens.
+    /// The count of used tokens.
     pub(super) used: u64,
 }
 
@@ -61,11 +62,11 @@ impl Meter {
         self.used = self.used.saturating_add(tokens);
     }
 
-    /// Wraps a body. The closure returns the cost of each piece of data. The request settles when the body ends, fails, or is
-    /// dropped half-way. Tokens that were [added](Self::add) before count, too.
+    /// Wraps a body. `cost` returns the tokens that a piece of data uses. When the body ends, fails, or is dropped
+    /// half-way, the meter settles the request. Tokens that were [added](Self::add) before also count.
     ///
-    /// Data, errors and trailers pass through unchanged. `axum::body::Body::new` or `tonic::body::Body::new` converts the result to
-    /// the framework's body. Request bodies can be wrapped in the same way.
+    /// Data, errors and trailers pass through unchanged. `axum::body::Body::new` or `tonic::body::Body::new` converts
+    /// the result to the framework's body. Request bodies can be wrapped in the same way.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -106,7 +107,7 @@ impl Meter {
         }
     }
 
-    /// The count, in tokens.
+    /// Returns the count of used tokens.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.used
@@ -119,7 +120,8 @@ impl Drop for Meter {
     }
 }
 
-/// A body that counts its data and settles the request when it ends, fails, or is dropped half-way, from [`Meter::body`].
+/// A body that counts the cost of its data, from [`Meter::body`]. It settles the request when it ends, fails, or is
+/// dropped half-way.
 ///
 /// Data, errors and trailers of the inner body pass through unchanged.
 #[pin_project]
@@ -127,7 +129,7 @@ pub struct MeteredBody<B, F> {
     #[pin]
     body: B,
     cost: F,
-    /// `None` after the end.
+    /// `None` after the body has ended or failed.
     meter: Option<Meter>,
 }
 
@@ -147,7 +149,7 @@ impl<B: Body, F: FnMut(&B::Data) -> u64> Body for MeteredBody<B, F> {
                     meter.add((this.cost)(data));
                 }
             }
-            // Settles at the end, even if the caller keeps the body.
+            // Drops the meter, so that the request settles now, even if the caller keeps the body.
             Some(Err(_)) | None => *this.meter = None,
         }
         Poll::Ready(frame)

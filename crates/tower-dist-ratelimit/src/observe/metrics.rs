@@ -12,11 +12,11 @@ use crate::{Reason, Rejection, backend::CircuitOpen};
 ///
 /// | metric | type | labels | meaning |
 /// |---|---|---|---|
-/// | `ratelimit_requests_total` | counter | `name`, `outcome` | requests with an outcome |
+/// | `ratelimit_requests_total` | counter | `name`, `outcome` | requests, by outcome |
 /// | `ratelimit_rejections_total` | counter | `name`, `reason`, `policy` | rejections, real or shadowed: one per rejecting policy |
 /// | `ratelimit_backend_failures_total` | counter | `name`, `kind` | requests that the backend did not decide |
-/// | `ratelimit_backend_changes_total` | counter | `name`, `circuit` | changes of the circuit breaker |
-/// | `ratelimit_wait_seconds` | histogram | `name` | time that requests wait for their turn |
+/// | `ratelimit_backend_changes_total` | counter | `name`, `circuit` | times that the circuit breaker opened or closed |
+/// | `ratelimit_wait_seconds` | histogram | `name` | wait of a request in a `Throttle` or a leaky queue, in seconds |
 ///
 /// | label | values |
 /// |---|---|
@@ -24,7 +24,7 @@ use crate::{Reason, Rejection, backend::CircuitOpen};
 /// | `outcome` | `allowed`, `rejected`, `shadowed`, `cancelled` |
 /// | `reason` | `quota`, `missing_key`, `misconfigured`, `backend`, `reduced_capacity`, `queue_full`, `too_long` |
 /// | `policy` | the name of the policy that rejected; empty if no policy counted the request |
-/// | `kind` | `late`, `error`, or `open` while the circuit is open |
+/// | `kind` | `late` (timeout), `error`, or `open` (the circuit breaker is open) |
 /// | `circuit` | `opened`, `closed` |
 ///
 /// Keys are not labels, because there are too many of them.
@@ -33,7 +33,8 @@ use crate::{Reason, Rejection, backend::CircuitOpen};
 ///
 /// # Cost
 ///
-/// One look-up in the recorder per request. A rejection takes one more per rejecting policy, and allocates its name.
+/// Each request takes one look-up in the recorder, and an allocation for the labels. A rejection takes one more look-up
+/// per rejecting policy, with an allocation for the labels and one for the policy's name.
 ///
 /// ```
 /// use tower_dist_ratelimit::{MetricsObserver, Policy, Quota, RateLimitLayer, backend::Memory};
@@ -52,7 +53,7 @@ pub struct MetricsObserver {
 }
 
 impl MetricsObserver {
-    /// An observer that has not described its metrics yet.
+    /// An observer that describes its metrics to the recorder at the first event.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -8,14 +8,14 @@ use super::{Event, Observer};
 ///
 /// | line | level | fields |
 /// |---|---|---|
-/// | `rejected` | DEBUG | `reason`, `violated` policies, `retry_after_ms` unless waiting does not help or the wait is unknown |
+/// | `rejected` | DEBUG | `reason`; `violated` policies; `retry_after_ms`, if the wait is known and helps |
 /// | `would have been rejected` | INFO | the same, if the limit is a [shadow](crate::RateLimitLayerBuilder::shadow) |
-/// | `undecided` | DEBUG | `error` of the backend |
-/// | `waited` | DEBUG | `waited_ms` for a turn |
+/// | `undecided`, by the backend | DEBUG | `error` of the backend |
+/// | `waited` | DEBUG | `waited_ms`, the wait in a throttle or a leaky queue |
 /// | `cancelled` | DEBUG | |
 ///
-/// Each line also has the `name` of the limit, if it has one. Rejections are DEBUG so that an attacker cannot flood your
-/// logs. The limit itself logs changes of its circuit breaker, with and without this observer.
+/// Each line also has the limit's `name`, unless it is empty. Rejections are DEBUG so that an attacker cannot flood
+/// your logs. The limit logs changes of its circuit breaker itself, even without this observer.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, TracingObserver, backend::Memory};
@@ -33,12 +33,12 @@ pub struct TracingObserver;
 
 const TARGET: &str = "tower_dist_ratelimit";
 
-/// Milliseconds, rounded up as waits are.
+/// Returns a duration in milliseconds, rounded up.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// A log line about a rejection.
+/// Writes the log line of a rejection.
 macro_rules! rejection {
     ($level:ident, $name:expr, $rejection:expr, $line:literal) => {
         tracing::$level!(

@@ -1,15 +1,14 @@
 use siphasher::sip::SipHasher13;
 
-/// A key's 64-bit hash, which stands for the key. Never 0, the mark of an unused slot, nor
-/// [`RESERVED`](Self::RESERVED).
+/// A 64-bit hash, kept instead of the key. It is never 0, which marks an unused slot, nor [`RESERVED`](Self::RESERVED).
 ///
 /// Two keys share a fingerprint, and so a state, with probability 2⁻⁶⁴. The hash is keyed, so an attacker cannot find
-/// such keys. Among 100,000 keys there are two in one of 3.7 billion processes.
+/// such keys. With 100,000 keys, one process in 3.7 billion has two keys that share a fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// The mark of a slot that changes its key.
+    /// Marks a slot that is being given to another key.
     pub(super) const RESERVED: u64 = 1;
 
     #[inline]
@@ -40,7 +39,7 @@ impl Fingerprint {
         // 2⁶⁴ divided by the golden ratio, which spreads consecutive salts (Knuth, volume 3, 6.4).
         const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
         let salted = self.0 ^ (salt as u64 + 1).wrapping_mul(GOLDEN);
-        // A second time, so that the place is independent of the two `places`.
+        // Multiplied again, so that the result is independent of `places`.
         scale(salted.wrapping_mul(GOLDEN) >> 32, len)
     }
 }

@@ -5,7 +5,7 @@ use zerocopy::FromZeros;
 
 use super::{fingerprint::Fingerprint, sync::AtomicU64};
 
-/// Slots in a line. The model of concurrent threads needs only one.
+/// Number of slots in a line. The loom model needs only one.
 pub(super) const WAYS: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
     1
 } else {
@@ -19,15 +19,16 @@ const BYTES: usize = 64;
 #[derive(Debug)]
 pub(super) struct Lines {
     words: Box<[AtomicU64]>,
-    /// The beginning of the first whole line. A type with that alignment would be written when it is made. Only an
-    /// alignment of at most 8 bytes comes zeroed from the system, page by page at its first use.
+    /// The index of the first word that is aligned to a cache line. The allocation itself is aligned only to 8 bytes,
+    /// so that it comes zeroed from the system, page by page at first use. A larger alignment would write all pages
+    /// now.
     first: usize,
     count: usize,
 }
 
-/// Four slots: the fingerprints of their keys, and the state of each.
+/// Four slots: the fingerprints of their keys, and their states. All words of an unused line are 0.
 ///
-/// It is one cache line, so a key that is in no cache costs one fetch to find and charge. All zeros is an unused line.
+/// A line fills one cache line, so finding and charging a key takes at most one fetch from memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
     keys: &'a [AtomicU64],
@@ -90,12 +91,12 @@ impl<'a> Line<'a> {
 }
 
 impl Slot<'_> {
-    /// A number that no other slot has.
+    /// Returns a number that no other slot has.
     pub(super) fn place(self) -> usize {
         ptr::from_ref(self.key).addr()
     }
 
-    /// The number of the slot's line. Consecutive lines have consecutive numbers.
+    /// Returns the number of the slot's line. Consecutive lines have consecutive numbers.
     pub(super) fn line(self) -> usize {
         self.place() / BYTES
     }

@@ -31,7 +31,7 @@ impl<A: OneNumber> Numbers<A> {
         self.arithmetic.at(When { nanos, key })
     }
 
-    /// Charges a key in any of its lines.
+    /// Charges a key whose slot is not in its first line, or that has no slot. Returns the state before the charge.
     #[inline(never)]
     fn take_elsewhere(&self, key: Fingerprint, now: A::Moment, ask: &Ask<'_>) -> u64 {
         let charge = &mut |state| charged(&self.arithmetic, state, now, ask);
@@ -43,11 +43,11 @@ impl<A: OneNumber> Store for Numbers<A> {
     fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
         let arithmetic = &self.arithmetic;
         let now = self.at(key, nanos);
-        // Most keys are in their first line. The code for the others is elsewhere.
+        // Most keys are in their first line. The code for other lines is not inlined.
         let charge = |state| charged(arithmetic, state, now, ask);
         let state = self.slots.swap_first(key, charge);
         let state = state.unwrap_or_else(|| self.take_elsewhere(key, now, ask));
-        // After the swap, which waits for everything that is written before it.
+        // Writes the decision after the swap, because the swap waits for all earlier writes.
         arithmetic.decide_in_place(state, now, ask, out);
     }
 

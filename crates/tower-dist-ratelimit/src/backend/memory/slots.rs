@@ -19,22 +19,22 @@ const STRIPES: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
     64
 };
 
-/// The lines of a key.
+/// A key has three lines, in this order of preference.
 const CHOICES: [usize; 3] = [0, 1, 2];
 
 /// The keys of one policy, each with a state of one number.
 ///
-/// A key has its slot in one of three lines, which its fingerprint names. A charge of a key with a slot is one
-/// compare-and-swap on the slot's value. An insert holds the locks of all three lines, so a key has one slot and a
-/// slot has one key. A slot with a value that is as good as unused is the first to be given to another key.
+/// A key has its slot in one of three lines, which its fingerprint selects. To charge a key that has a slot takes one
+/// compare-and-swap on the slot's value. An insert holds the locks of the key's three lines, so a key has one slot and
+/// a slot has one key. If no slot is unused, an insert gives the slot of the least limited key to the new key.
 pub(super) struct Slots {
     lines: Lines,
     stripes: Box<[Mutex<()>; STRIPES]>,
-    /// The last slot that each stripe has given to a key, read only under the stripe's lock.
+    /// For each stripe of lines, the slot that was last given to a key. Read only under the stripe's lock.
     given: Box<[Mutex<Given>; STRIPES]>,
 }
 
-/// A slot that was given to a key, and its value at that time.
+/// A slot that was given to a key, and the value that it then had.
 #[derive(Default, PartialEq, Eq)]
 struct Given {
     place: usize,
@@ -51,15 +51,15 @@ impl Slots {
         })
     }
 
-    /// Number of slots in use.
+    /// Returns the number of slots with a state.
     pub(super) fn used(&self) -> usize {
         let lines = (0..self.lines.len()).map(|number| self.lines.get(number));
         let slots = lines.flat_map(Line::slots);
         slots.filter(|slot| slot.value.load(Acquire) != 0).count()
     }
 
-    /// Changes the value of a key whose slot is in its first line, as [`update`](Self::update) does. Returns `None`
-    /// if the slot is elsewhere.
+    /// Changes the value of a key whose slot is in its first line, as [`update`](Self::update) does. Returns `None` if
+    /// the key has no slot there.
     #[inline(always)]
     pub(super) fn swap_first(
         &self,
@@ -69,8 +69,10 @@ impl Slots {
         self.swap(self.line(key, 0).find(key)?, key, change)
     }
 
-    /// Changes a key's value in one atomic step. `change` gets the value, 0 if the key has no slot, and returns the new
-    /// value, or `None` to keep it. It is called again if another thread was faster. Returns the value before.
+    /// Changes a key's value in one atomic step, and returns the value before.
+    ///
+    /// `change` receives the value, which is 0 if the key has no slot. It returns the new value, or `None` to keep the
+    /// old one. It is called again if another thread changes the value first.
     pub(super) fn update(
         &self,
         key: Fingerprint,
@@ -82,8 +84,8 @@ impl Slots {
                     return seen;
                 }
             } else {
-                // An insert that finds its slot charged gives the slot back, so the key may have a slot after all. Only
-                // under the locks is the result of `find` certain.
+                // An insert that takes a slot gives it back if the slot was charged meanwhile. So a key without a slot
+                // may have one again. Only under the locks is the result of `find` certain.
                 let _locked = self.lock(key);
                 if self.find(key).is_none() {
                     if let Some(next) = change(0) {
@@ -125,10 +127,11 @@ impl Slots {
         slot.belongs_to(key) || self.got_back(slot, key, seen, next)
     }
 
-    /// Waits for an insert that wants the slot, and returns whether the key kept it.
+    /// Waits for the insert that took the slot, and returns whether the key got the slot back.
     ///
-    /// The insert either found the new value and gave the slot back, perhaps to take it later, without this charge. Or
-    /// its own value happened to equal `seen`; then the charged tokens are returned to the new owner.
+    /// An insert that finds the charge gives the slot back, but a later insert may take the slot again. An insert that
+    /// took the slot before the charge keeps it: its own value then happened to equal `seen`. In that case this
+    /// function undoes the charge for the new owner.
     #[cold]
     fn got_back(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
         let _locked = self.lock(key);
@@ -139,21 +142,21 @@ impl Slots {
         mine
     }
 
-    /// The last slot that was given to a key in the stripe of this slot. The lines of a stripe are `STRIPES` lines
+    /// Returns the slot that was last given to a key in this slot's stripe. The lines of a stripe are `STRIPES` lines
     /// apart.
     fn given(&self, slot: Slot<'_>) -> MutexGuard<'_, Given> {
         let given = &self.given[slot.line() % STRIPES];
         given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a slot with this value to a key without a slot. All lines of the key are locked.
+    /// Gives a slot to a key that has none, and sets the slot's value. The caller holds the locks of the key's lines.
     #[inline(never)]
     fn insert(&self, key: Fingerprint, value: u64) {
         loop {
             let (slot, seen) = self.victim(key);
             let owner = slot.key.load(Acquire);
-            // In this order no thread charges another key's slot: a thread that reads the new value finds the old key
-            // removed.
+            // The old key is removed before the value changes. So a thread that reads the new value finds the old key
+            // removed, and never charges the slot of another key.
             slot.key.store(Fingerprint::RESERVED, Release);
             if slot
                 .value
@@ -164,16 +167,18 @@ impl Slots {
                 *self.given(slot) = Given::of(slot, value);
                 return;
             }
-            // The owner was charged meanwhile, and may no longer be the least limited.
+            // The old key was charged meanwhile, and may no longer be the least limited: chooses again.
             slot.key.store(owner, Release);
         }
     }
 
-    /// Returns the slot to take, and its value.
+    /// Returns the slot to give to a new key, and the slot's value.
     ///
-    /// That is an unused slot of the first line while it has two, or of the line with the most unused slots.
-    /// Otherwise it is the slot of the least limited key, or of the key that was limited longest ago. So a key that is
-    /// no longer limited keeps its slot while there are others, and needs no new one when it comes back.
+    /// 1. An unused slot of the key's first line, if that line has at least two.
+    /// 2. Otherwise an unused slot of the line with the most unused slots.
+    /// 3. Otherwise the slot with the lowest value: the least limited key, or the key that was limited longest ago.
+    ///
+    /// So a key that is no longer limited keeps its slot as long as there are unused slots.
     fn victim(&self, key: Fingerprint) -> (Slot<'_>, u64) {
         let new = |line: Line<'_>| {
             let values = line.slots().map(|slot| slot.value.load(Acquire));
@@ -181,7 +186,7 @@ impl Slots {
         };
         let mut lines = CHOICES.map(|choice| self.line(key, choice));
         if new(lines[0]) < 2 {
-            // The first of the lines with the most unused slots.
+            // Of several lines with the most unused slots, the first one.
             let best = (0..lines.len()).rev().max_by_key(|&n| new(lines[n]));
             lines.swap(0, best.unwrap_or(0));
         }
@@ -198,7 +203,7 @@ impl Slots {
         lines.find_map(|line| line.find(key))
     }
 
-    /// The first, second or third line of a key.
+    /// Returns the first, second or third line of a key.
     #[inline]
     fn line(&self, key: Fingerprint, choice: usize) -> Line<'_> {
         self.lines.get(key.place(choice, self.lines.len()))
@@ -226,12 +231,12 @@ impl Given {
 
 /// Returns the number of lines for this many keys.
 ///
-/// There are two slots per key: at half full, three choices of four leave hardly any key without a slot, and six of
-/// seven keys are in their first line. (In a simulation of 100,000 keys, one key in sixty runs has no slot; at 57 %
-/// full, 0.4 keys per run. Two choices of eight at two thirds do as well in less memory, but take two cache lines per
-/// key.)
+/// There are two slots per key. If half of the slots are taken, a key with three lines of four slots nearly always
+/// finds a free one, and six of seven keys are in their first line. (In simulations of 100,000 keys, one key in sixty
+/// runs found none; with 57 % of the slots taken, 0.4 keys per run. Two buckets of eight slots do as well in less
+/// memory, but take two cache lines per key.)
 fn lines_for(capacity: usize) -> usize {
-    // The model has keys that contend for a single line.
+    // In the loom model, keys contend for a single line.
     let slots = if WAYS == 1 {
         capacity
     } else {

@@ -3,7 +3,8 @@ use crate::{BuildError, Decision, algorithm::Ask};
 
 /// The keys of one policy and their states. Times are nanoseconds since the creation of the [`Memory`](super::Memory).
 pub(super) trait Store: Send + Sync {
-    /// Takes tokens, if they are there. Writes the decision in place: a copy of it takes as long as the arithmetic.
+    /// Decides on a charge, and takes the granted tokens. Writes the decision to `out`, because copying it would take
+    /// as long as the arithmetic.
     fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision);
 
     /// Writes the decision of [`charge`](Self::charge) without taking tokens.
@@ -12,13 +13,13 @@ pub(super) trait Store: Send + Sync {
     /// Puts the quota of a rejected request in force.
     fn adopt(&self, _key: Fingerprint, _nanos: u64, _ask: &Ask<'_>) {}
 
-    /// Takes more tokens, or returns some.
+    /// Takes `delta` tokens even if there are fewer, or returns `-delta` tokens.
     fn settle(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, delta: i64);
 
     /// Makes the key as good as unused.
     fn reset(&self, key: Fingerprint);
 
-    /// Number of keys that have a state.
+    /// Returns the number of keys that have a state.
     fn len(&self) -> usize;
 }
 
