@@ -113,7 +113,7 @@ impl Estimator {
         (scattered(call).leading_zeros() >= rarity).then(|| 1 << rarity)
     }
 
-    /// Records a sample that represents `calls` calls.
+    /// Records a sample that represents `calls` calls, and refreshes the threshold if a refresh is due.
     #[inline]
     pub(crate) fn record(
         &self,

@@ -14,10 +14,10 @@ const BUCKETS: usize = match cfg!(all(test, tower_hedge_latency_loom)) {
     true => 2,
 };
 
-/// A log-linear histogram of times in microseconds, in 4 KB, to which any number of threads add.
+/// A log-linear histogram of times in microseconds. It takes 4 KB, and any number of threads may add to it concurrently.
 ///
-/// All orderings are relaxed: no count depends on another, and a reader that misses a concurrent count sees it the next
-/// time.
+/// All orderings are relaxed: no count depends on another, and a reader that misses a concurrent count sees that count the
+/// next time.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     counts: Box<[AtomicU32]>,

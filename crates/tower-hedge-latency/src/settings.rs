@@ -77,7 +77,7 @@ impl Config {
                     false => budget,
                 }
             }
-            // The user has chosen the time of hedges, and so their number.
+            // No default limit: the user has chosen the time of hedges, and so their number.
             (None, _) => Budget::unlimited(),
         }
     }

@@ -20,9 +20,9 @@ pub(super) struct Shard(ArcSwapOption<Vec<Partition>>);
 struct Partition {
     hash: u64,
     budget: Budget,
-    /// The budget's word when the shard was last searched for partitions to evict.
+    /// The state of the budget's bucket when the shard was last searched for partitions to evict.
     word: Option<u64>,
-    /// The time at which that word was first seen.
+    /// The time at which a search first found the bucket in that state.
     since: Instant,
 }
 
