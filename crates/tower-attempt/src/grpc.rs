@@ -119,7 +119,7 @@ impl Dialect for Grpc {
     }
 
     fn mark<Req: HttpRequest>(context: &HttpContext, previous: u32, request: &mut Req) {
-        // A request that already has 32,768 fields, the maximum, is sent without these.
+        // A request that already has 32,768 fields, the maximum, is sent without the fields below.
         let fields = request.headers_mut();
         if previous > 0 {
             let _ = fields.try_insert(PREVIOUS_ATTEMPTS, HeaderValue::from(previous));
@@ -166,7 +166,7 @@ impl Dialect for Grpc {
         };
         let code = match (response.headers().get(STATUS), response.status()) {
             (Some(status), _) => Some(GrpcCode::parse(status)),
-            // The status follows the body.
+            // The gRPC status follows the body.
             (None, StatusCode::OK) => None,
             (None, status) => Some(GrpcCode::of_http(status)),
         };

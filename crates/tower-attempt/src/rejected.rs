@@ -9,7 +9,7 @@ use crate::{Attempt, AttemptKind, Verdict};
 /// The error types would cost a dependency, and those in tower-resilience are generic over the inner error. Tests
 /// compare the texts with the real errors of tower and of tower-resilience's rate limiter.
 const TEXTS: [&str; 15] = [
-    // tower: `LoadShed`, and `Buffer` without its worker.
+    // tower: `LoadShed`, and a `Buffer` whose worker has ended.
     "service overloaded",
     "buffer's worker closed unexpectedly",
     "buffered service failed: *",

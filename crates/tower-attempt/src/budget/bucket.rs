@@ -85,7 +85,7 @@ impl Bucket {
         let take = |current: u64| {
             let now = now();
             let after = (current & !FULL).max(now).saturating_add(TOKEN);
-            // At the end of the clock's range no token remains.
+            // At the end of the clock's range no withdrawal succeeds.
             (after - now <= self.burst && after < FULL).then_some(after)
         };
         self.word.fetch_update(Relaxed, Relaxed, take).is_ok()

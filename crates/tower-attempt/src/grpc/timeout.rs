@@ -26,7 +26,7 @@ pub(super) fn parse(value: &HeaderValue) -> Option<Duration> {
     let (letter, count) = trimmed(value).split_last()?;
     let (_, nanos) = UNITS.iter().find(|(unit, _)| unit == letter)?;
     let count = digits(count).filter(|count| count.len() <= MAX_DIGITS)?;
-    // At most 99,999,999 hours, which is 4·10²⁰ ns and exceeds 64 bits.
+    // At most 99,999,999 hours, which is 4·10²⁰ ns. That fits a `Duration`, but not 64 bits of nanoseconds.
     Some(Duration::from_nanos(*nanos).saturating_mul(count.parse().ok()?))
 }
 

@@ -126,7 +126,7 @@ fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
         _ => judged.verdict,
     };
     let verdict = match verdict.hint() {
-        // The server forbids a resend.
+        // The server forbids a resend. No check is needed.
         Some(Hint::Never) => verdict,
         _ if verdict.is_retry() && !(context.idempotent || is_proven || judged.rejected) => {
             Verdict::Unsafe

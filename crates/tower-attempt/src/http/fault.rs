@@ -49,7 +49,7 @@ impl Fault {
                 Self::Unprocessed | Self::NotConnected if follows_redirects => {
                     return Self::Disconnected;
                 }
-                // A source may be more precise.
+                // A source of this error may name a more precise fault.
                 Self::Disconnected => fault = Self::Disconnected,
                 found => return found,
             }

@@ -111,7 +111,7 @@ macro_rules! impl_replayable {
             }
         }
     };
-    // A body that streams, or that hides that it is in memory.
+    // For a body that streams, or that hides that it is in memory.
     ([$($generics:tt)*] $body:ty, $interruptible:expr, $($from:tt)*) => {
         impl_replayable!(
             [$($generics)*] $body,

@@ -255,7 +255,7 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
                 }
                 (frame.into_frame(), self.winner())
             }
-            // A frame of an unknown kind has no copy.
+            // A frame of an unknown kind cannot be copied, so only this reader continues.
             Err(frame) => (frame, Some(id)),
         };
         self.readers.retain(|reader| Some(reader.id) == winner);

@@ -59,7 +59,7 @@ fn of_h2(error: &h2::Error) -> Fault {
         // A GOAWAY ends only streams above the last stream that the server accepted. The streams below continue.
         Some(Reason::NO_ERROR) if error.is_remote() && error.is_go_away() => Fault::Unprocessed,
         Some(reason) if error.is_remote() && error.is_reset() => Fault::Reset(reason.into()),
-        // The request body failed, so its sender reset the stream.
+        // The request's own body failed, so the client reset the stream.
         Some(_) if error.is_reset() && !error.is_remote() && !error.is_library() => Fault::Local,
         _ => Fault::Disconnected,
     }
