@@ -8,7 +8,7 @@ use super::{
     source::{self, fill},
 };
 
-/// The highest count, debts included: Lua writes larger numbers in scientific notation.
+/// The largest count, debts included. It has 14 digits, the maximum that Lua prints without an exponent.
 const MAX_COUNT: u64 = 99_999_999_999_999;
 
 /// The largest number of tokens in a log, debts included.

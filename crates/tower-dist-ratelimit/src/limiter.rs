@@ -159,8 +159,8 @@ impl Limiter {
 
     /// Returns the state of a key without a charge: its remaining tokens, and the time until it is full again.
     ///
-    /// This is the decision on a cost of zero, which is always allowed. An observer receives no event for it, except events of
-    /// the backend.
+    /// This is the decision on a cost of zero. It is allowed, unless the quota is zero. An observer receives no event for it,
+    /// except events of the backend.
     ///
     /// # Errors
     ///

@@ -28,7 +28,7 @@ struct State {
     probe: u64,
 }
 
-/// The circuit is closed, and its record is empty, so no decision needs to be counted.
+/// The circuit is closed, and its record is empty.
 const QUIET: u8 = 0;
 const CLOSED: u8 = 1;
 const OPEN: u8 = 2;
@@ -36,7 +36,7 @@ const OPEN: u8 = 2;
 /// The permission to query the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// The circuit is closed without recent failures. The outcome of the request is not counted unless it fails.
+    /// The circuit is closed, and its record is empty. An immediate decision of the backend is then not counted.
     Quiet,
     /// The circuit is closed.
     Closed,
