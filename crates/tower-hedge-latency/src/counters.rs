@@ -31,7 +31,7 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Calls that have ended, including those that their callers dropped.
+    /// Calls that have ended, including calls that their callers dropped.
     pub calls: u64,
     /// Calls whose request must not be hedged or cannot be copied, such as a request that is itself a hedge. They neither
     /// deposit into a budget with a ratio nor train the trigger.

@@ -168,8 +168,8 @@ impl Estimator {
         true
     }
 
-    /// Closes the current window if its time is over and it has enough samples. Clears the previous window, which becomes
-    /// the current one. Adapts the sampling rate.
+    /// Closes the current window if it has lasted long enough and has enough samples. Clears the previous window, which
+    /// becomes the current one. Adapts the sampling rate.
     fn rotate(&self, now: u64, target: &QuantileTarget) {
         let current = self.current.load(Relaxed);
         let [Some(full), Some(next)] = [current, 1 - current].map(|index| self.windows.get(index))

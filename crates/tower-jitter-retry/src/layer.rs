@@ -15,9 +15,9 @@ use crate::{Backoff, NoObserver, NoTimeLimit, OnTimeout, Retry, RetryCounts, Ret
 
 /// A layer that wraps services in [`Retry`].
 ///
-/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]. `O` is the observer. `T` says whether and how
-/// time limits end an attempt in flight. All services of this layer and its clones share the budget, the jitter's seed,
-/// the settings and the counts.
+/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]. `O` is the observer. `T` is the kind of time limits:
+/// [`NoTimeLimit`], or a kind that ends an attempt in flight. All services of this layer and its clones share the budget,
+/// the jitter's seed, the settings and the counts.
 #[derive(Clone)]
 pub struct RetryLayer<P = Generic, O = NoObserver, T = NoTimeLimit>(
     pub(crate) Parts<P, O, T, Live<Settings>>,

@@ -90,7 +90,7 @@ impl Config {
 }
 
 impl Settings {
-    /// Returns the settings of a new layer. `has_time_limits` says whether the layer can end attempts in flight.
+    /// Returns the settings of a new layer. `has_time_limits` is true if the layer can end attempts in flight.
     pub(crate) fn new(config: Config, has_time_limits: bool) -> Self {
         let settings = Self {
             mode: Mode::On,

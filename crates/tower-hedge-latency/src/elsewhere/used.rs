@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct UsedEndpoints(Arc<Mutex<Vec<Box<str>>>>);
 
 impl UsedEndpoints {
-    /// Returns the request's list. Inserts an empty list if the request has none.
+    /// Returns the request's list. If the request has no list, inserts an empty list first.
     pub(super) fn of<B>(request: &mut http::Request<B>) -> Self {
         let extensions = request.extensions_mut();
         extensions.get_or_insert_with(Self::default).clone()
