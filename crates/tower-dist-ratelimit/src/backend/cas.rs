@@ -23,8 +23,8 @@ use crate::{BuildError, Decision, Policy};
 
 /// A backend over any store with compare-and-swap.
 ///
-/// It decides by the [`arithmetic`](crate::arithmetic) in this process: it loads a key's value, decides, and swaps the
-/// value if the decision changed it. All algorithms work.
+/// The backend decides in this process, with the [`arithmetic`](crate::arithmetic). It loads a key's value, decides,
+/// and swaps the value if the decision changed it. All algorithms work.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -70,48 +70,53 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// # Keys and values
 ///
-/// A store key is `prefix:layout:hash:policy`, with 128 bits of the BLAKE3 of the caller's key. It has at most 220
-/// characters, all of them printable ASCII without spaces. It is the same on every machine, and does not show the caller's key.
+/// A store key is `prefix:layout:hash:policy`. The hash is 128 bits of the BLAKE3 of the caller's key, so a store key
+/// does not show the caller's key, and is the same on every machine. Store keys have at most 220 characters, all of
+/// them printable ASCII without spaces.
+///
 /// The layout names the algorithm and its windows. So a policy with another limit keeps its counts, and a policy with
 /// another window or algorithm starts with unused keys.
 ///
-/// Policies that are decided together share one value per key, so they are charged all or nothing in one swap. Charges
-/// with different keys are different values: they are decided concurrently, and if one is rejected or fails, the other
-/// ones are refunded. Until a refund arrives, a request that would have passed can be rejected; the source of its
-/// decision is then [`Source::Parts`](crate::Source::Parts).
+/// Policies that are decided together share one value per key, so one swap charges all of them or none. If the policies
+/// of a request have different keys, their charges change different values concurrently. If one charge is rejected or
+/// fails, the others are refunded, and the source of the decisions is [`Source::Parts`](crate::Source::Parts). Until a
+/// refund arrives, another request that would have passed can be rejected.
 ///
 /// A value has at most 96 KiB. The sliding window logs of one set hold at most 4,000 tokens together:
-/// [`register`](Backend::register) rejects longer ones. All other values are below 1 KiB per policy. A value that is
-/// no state of ours counts as unused and is replaced.
+/// [`register`](Backend::register) rejects longer ones. All other values are below 1 KiB per policy. A value that this
+/// backend did not write counts as unused and is replaced.
 ///
 /// # Contention
 ///
-/// Concurrent charges to one key in one process are decided together, with one load and one swap for up to 1,024 of
-/// them. Among processes, one swap per round trip succeeds. The others load and decide again: immediately after the first
-/// lost race, then with a jittered pause of up to 1 ms that doubles up to 8 ms. A charge is retried until its caller
-/// leaves or [`timeout`](Self::timeout) has passed, and is not charged then. A charge whose caller leaves before it is
-/// decided is not charged, and does not affect the others of its batch.
+/// Concurrent charges to one key in one process form batches of up to 1,024, and a batch takes one load and one swap.
+/// If several processes swap one value concurrently, one succeeds, and the others load and decide again: immediately
+/// after the first lost race, then after a random pause of up to 1 ms, which doubles up to 8 ms.
+///
+/// A charge is retried until its caller drops the future or [`timeout`](Self::timeout) has passed; then it takes no
+/// tokens. If a caller drops its future before the decision, the other charges of the batch are unaffected.
 ///
 /// # Errors of the store
 ///
-/// A failed load charges nothing. A failed swap leaves it unknown whether the charges were made: they are not retried, and
-/// count as charged. All callers of the batch get the error.
+/// If a load fails, nothing is charged. If a swap fails, the charges may have been made, so they are not retried. In
+/// both cases all callers of the batch get the error.
 ///
 /// # Clocks
 ///
-/// Each process decides by the wall clock of its machine, so the clocks of a fleet have to agree. NTP keeps them
-/// within milliseconds. If the fastest clock is ahead of the slowest one by `s`, then any time `D` admits at most the tokens that the
-/// algorithm admits in `D + s`, and the machine with the slowest clock waits up to `s` longer than it has to. A clock that jumps back admits nothing
-/// more. A clock that was far ahead blocks a key at most until its value expires. Windows begin at multiples of their
-/// length since the start of 2020 (UTC).
+/// Each process decides by the wall clock of its machine, so the clocks of a fleet have to agree. NTP keeps them within
+/// milliseconds. If the fastest clock is ahead of the slowest one by `s`, then an interval `D` admits at most the
+/// tokens that the algorithm admits in `D + s`. The machine with the slowest clock may reject requests for up to `s`
+/// too long.
 ///
-/// A value expires when all its tokens have come back. Windows are kept for up to a minute longer, for clocks that are
-/// behind.
+/// After a clock jumps back, no more is admitted than before. A clock that was far ahead blocks a key at most until its
+/// value expires. Windows begin at multiples of their length since the start of 2020 (UTC).
+///
+/// A value expires about a second after all of its tokens are free again. Windows are kept for up to a minute longer,
+/// for machines whose clocks are behind.
 ///
 /// # Cost
 ///
 /// Two round trips per decision: a load and a swap. A rejection, and a charge of zero cost, take only the load. Each
-/// key that is being decided has a task; at most 8,192 charges wait at a time, and further ones fail. A decision
+/// key has a task while charges wait for it. At most 8,192 charges wait at a time, and further charges fail. A decision
 /// allocates.
 pub struct CasBackend<C> {
     cells: Cells<C>,
@@ -147,10 +152,10 @@ impl<C: CompareAndSwap> CasBackend<C> {
         Self { prefix, ..self }
     }
 
-    /// The longest time for one load or one swap, and for the retries of a charge after lost races.
+    /// Maximum time of one load or one swap, and of all retries of a charge after lost races.
     ///
-    /// A load or swap that takes longer is dropped, and its callers get an error. The layer's own backend timeout
-    /// usually ends the wait of a caller before.
+    /// A load or swap that takes longer is dropped, and its callers get an error. Usually the layer's backend timeout
+    /// is shorter, and ends the wait of a caller before.
     ///
     /// # Default
     ///
@@ -161,16 +166,18 @@ impl<C: CompareAndSwap> CasBackend<C> {
         self
     }
 
-    /// Returns the number of corrections that were given up: refunds of charges that another policy of the same request
-    /// rejected, and corrections by callers. Their tokens stay charged, which admits less and not more.
+    /// Returns the number of lost corrections. Corrections are those of callers, and refunds of charges to one policy
+    /// when another policy rejects the request. A lost refund leaves its tokens charged, so fewer requests are
+    /// admitted. A lost extra charge takes no tokens, so more are admitted.
     #[must_use]
     pub fn lost_corrections(&self) -> u64 {
         self.transactions.lost()
     }
 
-    /// Waits until the corrections in progress are made or given up, at most `limit`.
+    /// Waits until no correction is in progress, at most `limit`.
     ///
-    /// Refunds outlive the requests that owe them, but not the runtime. Call this at shutdown, after the last request.
+    /// A refund continues after its request has ended, but not after the runtime has shut down. Call this at shutdown,
+    /// after the last request.
     ///
     /// # Errors
     ///
@@ -178,12 +185,13 @@ impl<C: CompareAndSwap> CasBackend<C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the wait only. During the wait, requests of several keys and new corrections fail.
+    /// Dropping the future ends only the wait; the corrections continue. During the wait, requests with several keys
+    /// and new corrections fail.
     pub async fn finish_corrections(&self, limit: Duration) -> Result<(), BackendError> {
         self.transactions.finish(limit).await
     }
 
-    /// Groups the charges by value. Nearly always they are one part.
+    /// Groups the charges by the value that they change. Nearly always they are one part.
     fn parts(
         &self,
         charges: &[Charge<'_>],

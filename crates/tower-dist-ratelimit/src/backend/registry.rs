@@ -8,20 +8,22 @@ use std::{
 use crate::backend::{BackendError, Charge, PolicyId};
 use crate::{BuildError, Policy, policy::BackendPolicy};
 
-/// Bits of a policy's id that hold its place in its set; the others hold the set's number.
+/// Number of low bits of a policy's id. They hold the policy's index in its set, and the other bits hold the set's
+/// number.
 const PLACE_BITS: u32 = 5;
 
 const PLACES: usize = 1 << PLACE_BITS;
 
-/// Segments of 1, 2, 4, ... sets. Together they hold one set less than the ids can number.
+/// Number of segments. Segment `n` holds 2ⁿ sets, so all segments together hold nearly as many sets as ids can number.
 const SEGMENTS: usize = (u32::BITS - PLACE_BITS) as usize;
 
 /// The policy sets of one backend, each with the backend's own state `S`, such as its tables or scripts.
 ///
-/// Equal sets are one set. A service that rebuilds unchanged limits therefore keeps its counts and uses no more memory,
-/// however often it does so. A set that differs in anything is added, and stays until the backend is dropped.
+/// Equal sets are registered once. So a service that rebuilds unchanged limits keeps its counts and uses no more
+/// memory, however often it rebuilds them. A set that differs in any setting is added, and stays until the backend is
+/// dropped.
 ///
-/// Sets never move, so a look-up takes no lock, and adding a set delays no decision.
+/// A look-up takes no lock, so adding a set delays no decision.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, backend::{Charge, Registry}};
@@ -37,7 +39,7 @@ const SEGMENTS: usize = (u32::BITS - PLACE_BITS) as usize;
 #[derive(Debug)]
 pub struct Registry<S> {
     segments: [OnceLock<Segment<S>>; SEGMENTS],
-    /// Number of sets; locked while one is added.
+    /// Number of sets. Locked while a set is added.
     len: Mutex<usize>,
 }
 
@@ -59,12 +61,12 @@ impl<S> Default for Registry<S> {
 }
 
 impl<S> Registry<S> {
-    /// Returns the ids of a set's policies, the same ones as before if an equal set is registered. Calls `prepare` only
-    /// for a new set.
+    /// Returns the ids of a set's policies. If an equal set is registered, returns the ids of that set. Otherwise
+    /// registers the set, with the state that `prepare` returns.
     ///
     /// # Errors
     ///
-    /// Too many policies, or the error of `prepare`. Then nothing is registered.
+    /// More than 32 policies, or the error of `prepare`. Then nothing is registered.
     pub fn register(
         &self,
         policies: &[Policy],
@@ -99,11 +101,11 @@ impl<S> Registry<S> {
         Ok(ids.map(PolicyId::new).collect())
     }
 
-    /// Returns the state of the set that a charge belongs to, and the place of its policy there.
+    /// Returns the state of the set that contains the charge's policy, and the policy's index in the set.
     ///
     /// # Errors
     ///
-    /// A policy that was not registered, or a quota for a policy without dynamic quotas.
+    /// A charge to a policy that was not registered, or a charge with a quota to a policy without dynamic quotas.
     #[inline]
     pub fn find(&self, charge: &Charge<'_>) -> Result<(&S, usize), BackendError> {
         let id = charge.policy.number() as usize;
@@ -131,7 +133,8 @@ impl<S> Registry<S> {
     }
 }
 
-/// The segment of a set, and the set's place in it. Segment `n` begins with number 2ⁿ − 1.
+/// Returns the segment of a set, and the set's index in the segment. The first set of segment `n` has the number 2ⁿ −
+/// 1.
 #[inline]
 fn position(number: usize) -> (usize, usize) {
     let segment = (number + 1).ilog2();

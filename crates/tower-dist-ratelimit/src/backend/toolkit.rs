@@ -1,7 +1,7 @@
-//! Parts for backends of other crates. The backends for Redis and Memcached are made of them.
+//! Building blocks for backends in other crates. The backends for Redis and Memcached use them.
 //!
-//! A backend over a network keys its values by a [`tag`] of the caller's key, supervises its connection with [`Health`]
-//! and [`Reconnect`], and spreads the charges of one request over several servers with [`Transactions`]. Like every
+//! A backend over a network uses a [`tag`] of the caller's key in the keys of its store. [`Health`] and [`Reconnect`]
+//! supervise its connection, and [`Transactions`] spread the charges of one request over several servers. Like every
 //! backend, it registers its sets of policies in a [`Registry`](super::Registry).
 
 mod address;

@@ -1,4 +1,5 @@
-//! One task per key that is being decided: it loads the value, decides all waiting charges by it, and swaps it.
+//! The tasks that decide. Each value with waiting charges has one task, which loads the value, decides all waiting
+//! charges by it, and swaps it.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -24,14 +25,14 @@ use crate::{
     },
 };
 
-/// Maximum number of charges that wait at a time, over all keys.
+/// Maximum number of requests that wait at a time, over all values.
 const MOST: usize = 8192;
 
-/// Maximum number of charges that one swap makes. Further ones wait for the next swap.
+/// Maximum number of requests that one swap serves. Further requests wait for the next swap.
 const BATCH: usize = 1024;
 
-/// The pauses after the second lost race in a row and after further ones. With full jitter, writers that collide spread out; the
-/// longest pause keeps a backend timeout of 50 ms within reach.
+/// Bounds of the pause from the second lost race in a row on. Full jitter spreads out the writers that collide. The
+/// longest pause leaves time for several attempts within a backend timeout of 50 ms.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(8);
 
@@ -43,23 +44,23 @@ pub(super) enum Verb {
     Reset,
 }
 
-/// Charges, each with its index in the request and the place of its policy in the set.
+/// Charges, each with its index in the request and the index of its policy in the set.
 pub(super) type Charges = SmallVec<[(usize, usize, Charge<'static>); 1]>;
 
-/// Charges to one value, whose caller waits.
+/// The charges of one request to one value, whose caller waits.
 struct Job {
     verb: Verb,
     charges: Charges,
     answer: oneshot::Sender<Result<JointDecision, BackendError>>,
-    /// When it is no longer retried. `None` if that is later than a clock can tell.
+    /// The time after which the job is no longer retried. `None` if an `Instant` cannot hold that time.
     end: Option<Instant>,
     _room: OwnedSemaphorePermit,
 }
 
-/// The values that are being decided.
+/// The store, and the values that tasks are deciding.
 pub(super) struct Cells<C> {
     pub(super) timeout: Duration,
-    /// Returns the time in nanoseconds since the start of 2020. Tests have machines with other clocks.
+    /// Returns the time in nanoseconds since the start of 2020. Tests replace this clock.
     pub(super) clock: fn() -> u64,
     shared: Arc<Shared<C>>,
 }
@@ -68,11 +69,11 @@ struct Shared<C> {
     store: C,
     runtime: Handle,
     room: Arc<Semaphore>,
-    /// The charges that wait for each value. A value that is here has a task.
+    /// The waiting charges of each value. A value in this map has a task.
     waiting: Mutex<HashMap<Cell, VecDeque<Job>>>,
 }
 
-/// The address of a value's set, and the tag of its key.
+/// The identity of a value: the memory address of its policy set, and the tag of its key.
 type Cell = (usize, Tag);
 
 impl<C> Clone for Cells<C> {
@@ -96,7 +97,7 @@ impl Job {
     ) -> JointDecision {
         match self.verb {
             Verb::Acquire => {
-                // The other policies of the set get a charge of zero cost.
+                // Policies of the set without a charge get a charge of zero cost.
                 let look = Charge::new(PolicyId::new(0), &[], 0);
                 let mut charges: SmallVec<[_; 4]> = SmallVec::from_elem(look, states.len());
                 for &(_, place, charge) in &self.charges {
@@ -178,7 +179,8 @@ impl<C: CompareAndSwap> Cells<C> {
                 cell,
                 is_over: false,
             };
-            // Not under the lock: a runtime that has ended drops the task here, which takes the lock.
+            // Spawned after the lock is released: a runtime that has shut down drops the task here, and the task's
+            // `Drop` takes the lock.
             self.shared.runtime.spawn(task.run());
         }
         let ended = "the runtime that it was made on has ended, or the store has panicked";
@@ -203,7 +205,7 @@ impl<C> Shared<C> {
     }
 }
 
-/// Decides about one value for as long as charges wait for it.
+/// The task of one value. It ends when no charges wait.
 struct Task<C> {
     cells: Cells<C>,
     set: Arc<PolicySet>,
@@ -265,7 +267,8 @@ impl<C: CompareAndSwap> Task<C> {
         timeout(limit, asked).await.unwrap_or_else(late)
     }
 
-    /// Removes jobs whose caller has left, and fails jobs that have waited too long. If none is left, the task ends.
+    /// Removes jobs whose caller has dropped the future, and fails jobs that have waited too long. Returns whether jobs
+    /// remain. If none remain, the task ends.
     fn has_jobs(&mut self) -> bool {
         let now = Instant::now();
         let mut waiting = self.cells.shared.waiting();
@@ -289,7 +292,7 @@ impl<C: CompareAndSwap> Task<C> {
         !self.is_over
     }
 
-    /// Takes the next batch, without those whose caller has left meanwhile.
+    /// Takes the next batch, without jobs whose caller has dropped the future meanwhile.
     fn take_jobs(&self) -> Vec<Job> {
         let mut waiting = self.cells.shared.waiting();
         let Some(jobs) = waiting.get_mut(&self.cell) else {
@@ -332,7 +335,7 @@ fn fail(jobs: impl IntoIterator<Item = Job>, failure: &BackendError) {
     }
 }
 
-/// Waits before the next attempt, from the second lost race in a row on.
+/// Waits before the next attempt. After the first lost race in a row there is no wait.
 async fn pause(losses: usize) {
     let Some(place) = losses.checked_sub(2) else {
         return;

@@ -10,7 +10,7 @@ use crate::backend::{
     toolkit::{PartAnswer, Tag, TransactionPart},
 };
 
-/// The charges of a request to one value.
+/// The charges or corrections of one request that change one value.
 pub(super) struct Part<C> {
     pub(super) cells: Cells<C>,
     pub(super) set: Arc<PolicySet>,
@@ -39,7 +39,7 @@ impl<C: CompareAndSwap> TransactionPart for Part<C> {
             cells: self.cells.clone(),
             set: Arc::clone(&self.set),
             tag: self.tag,
-            // Of each charge at most its cost.
+            // A refund returns at most the cost of each charge.
             verb: Verb::Settle(i64::MIN),
             charges: refunds.collect(),
         }

@@ -6,21 +6,21 @@ use crate::{
     backend::toolkit::{Keys, SKEW, Tag, tag_bits},
 };
 
-/// The longest logs of a set, in tokens of all of them together. Each token takes at most 18 bytes of a value.
+/// Maximum tokens of all sliding window logs of a set together. Each token takes at most 18 bytes of a value.
 const MAX_TOKENS: u64 = 4_000;
 
 /// Policies that are decided together. Their states for one key are one value.
 pub(super) struct PolicySet {
     keys: Keys,
     pub(super) limits: Vec<Limit>,
-    /// How much longer a value is kept than anything in it counts.
+    /// The time for which a value is kept after all of its tokens are free again.
     slack: Duration,
 }
 
 impl PolicySet {
     /// # Errors
     ///
-    /// A prefix that cannot stand in a store key, or a policy that cannot be kept.
+    /// A prefix that a store key cannot contain, or a policy that the arithmetic or a value has no room for.
     pub(super) fn new(prefix: &str, policies: &[Policy]) -> Result<Self, BuildError> {
         let is_prefix =
             (1..=64).contains(&prefix.len()) && prefix.bytes().all(|b| b.is_ascii_graphic());
@@ -40,7 +40,7 @@ impl PolicySet {
         Ok(Self {
             keys: keys(prefix, policies),
             limits: limits.collect::<Result<_, _>>()?,
-            // One second more, for stores whose clocks tick once a second.
+            // Another second, for stores whose clocks tick once a second.
             slack: longest.unwrap_or_default().min(SKEW) + Duration::from_secs(1),
         })
     }
@@ -49,7 +49,7 @@ impl PolicySet {
         self.keys.of(tag).concat()
     }
 
-    /// Reads the states of a value. From the first state on that cannot be read, policies count as unused.
+    /// Reads the states of a value, one per policy. If a state cannot be read, it and all later states count as unused.
     pub(super) fn read(&self, tag: &Tag, value: Option<&[u8]>) -> Vec<State> {
         let bits = tag_bits(tag);
         let mut rest = value.unwrap_or_default();
@@ -89,8 +89,8 @@ fn keys(prefix: &str, policies: &[Policy]) -> Keys {
     Keys::new(prefix, "s1", &parts.collect::<String>())
 }
 
-/// Names the meaning of a policy's state: the algorithm, and the length and number of its windows. A count of a long window
-/// means nothing in a short one.
+/// Returns the layout of a policy's state: the algorithm, and the length and number of its windows. A count of a long
+/// window means nothing in a short one, so both have different layouts.
 fn layout(policy: &Policy) -> String {
     let window = policy.quota().window().as_nanos();
     match policy.algorithm() {

@@ -2,24 +2,24 @@ use std::time::Duration;
 
 use crate::backend::BackendError;
 
-/// A store that a [`CasBackend`](super::CasBackend) keeps its values in: two functions.
+/// A store for the values of a [`CasBackend`](super::CasBackend).
 ///
-/// An implementation writes them as `async fn`. Their futures have to be `Send`. The example of
+/// Write the two functions as `async fn`. Their futures have to be `Send`. The example of
 /// [`CasBackend`](super::CasBackend) is a store in a `HashMap`; the repository has one in PostgreSQL.
 ///
 /// # Contract
 ///
 /// - `swap` is atomic: of several swaps that expect the same version of a key, at most one succeeds.
-/// - `load` sees the last successful swap. A replica that lags behind, or a cache, must not answer it.
-/// - Every successful swap gives the key another version. A version is never used again for a key, even after the value has
-///   expired or was deleted.
+/// - `load` sees the last successful swap. So a replica that lags behind, or a cache, must not answer a load.
+/// - Every successful swap gives the key a new version. A version is never used again for a key, even after the value
+///   has expired or was deleted.
 /// - A value that has expired is absent.
 ///
 /// Keys have at most 220 characters, all of them printable ASCII without spaces. Values are any bytes, at most 96 KiB.
 ///
 /// The conformance kit (feature `conformance`) checks all of this through the backend.
 pub trait CompareAndSwap: Send + Sync + 'static {
-    /// Distinguishes a value of a key from all former and later values of the key.
+    /// The version of a value. It differs from the versions of all other values that the key ever has.
     type Version: Send;
 
     /// Returns the value of a key and its version, or `None` if the key is absent or has expired.
@@ -36,15 +36,15 @@ pub trait CompareAndSwap: Send + Sync + 'static {
         key: &[u8],
     ) -> impl Future<Output = Result<Option<(Vec<u8>, Self::Version)>, BackendError>> + Send;
 
-    /// Writes a value if the key still has the `expected` version, or is still absent if that is `None`.
+    /// Writes a value if the key still has the `expected` version. If `expected` is `None`, writes the value if the key
+    /// is still absent.
     ///
-    /// Returns whether the value was written. The value has to be kept for `ttl` at least; a store whose clock is coarser
-    /// rounds up.
+    /// Returns whether the value was written. The store has to keep the value for at least `ttl`: round up if its clock
+    /// is coarser.
     ///
     /// # Errors
     ///
-    /// The store did not answer. It is then unknown whether the value was written: the backend does not retry the swap,
-    /// and its charges count as made.
+    /// The store did not answer. The value may have been written, so the backend does not retry the swap.
     fn swap(
         &self,
         key: &[u8],

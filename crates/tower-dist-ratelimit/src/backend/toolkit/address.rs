@@ -32,7 +32,7 @@ impl Address {
                 }
             }
             None => match text.rsplit_once(':') {
-                // An address of a Cluster's node has no brackets.
+                // Splits at the last colon, because Redis Cluster writes IPv6 addresses without brackets.
                 Some((host, port)) => (host, Some(port)),
                 None => (text, None),
             },

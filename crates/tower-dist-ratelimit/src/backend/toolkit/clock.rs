@@ -7,12 +7,12 @@ use std::time::SystemTime;
 
 use crate::algorithm::saturating_nanos;
 
-/// The start of 2020 (UTC) in time since 1970.
+/// The start of 2020 (UTC), as the time since the start of 1970.
 ///
 /// Windows of days then begin at midnight, and the [horizon](crate::arithmetic::HORIZON) of the arithmetic is in 2119.
 pub const EPOCH: Duration = Duration::from_secs(1_577_836_800);
 
-/// How far the clocks of a fleet may differ before a window can be forgotten while it still counts on some machine.
+/// The longest time for which a window is kept after its end, for machines whose clocks are behind.
 pub const SKEW: Duration = Duration::from_secs(60);
 
 /// Returns the time of this machine's wall clock, in nanoseconds since the [`EPOCH`].

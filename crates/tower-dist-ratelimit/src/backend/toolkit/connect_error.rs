@@ -1,12 +1,12 @@
 use std::{error::Error, fmt};
 
-/// A backend's connection that could not be made: the peer or the setting, and the problem with it.
+/// The error of a backend that could not connect. It names the server or the setting, and the problem.
 ///
 /// Causes are an invalid URL, an unreachable host, a timeout, credentials that the server rejects, and a server that is
 /// too old or read-only. The message never contains a password.
 ///
-/// `connect` makes one attempt. `connect_lazy` returns this error only for invalid settings, and otherwise connects in
-/// the background.
+/// `connect` returns this error after one attempt. `connect_lazy` connects in the background, so it returns this error
+/// only for invalid settings.
 ///
 /// ```
 /// use tower_dist_ratelimit::backend::toolkit::ConnectError;
@@ -22,7 +22,7 @@ pub struct ConnectError {
 }
 
 impl ConnectError {
-    /// An error about a peer or a setting, `to`, that has this `problem`.
+    /// An error about the server or the setting `to`, which has this `problem`.
     #[must_use]
     pub fn new(to: impl fmt::Display, problem: impl fmt::Display) -> Self {
         Self {
@@ -32,7 +32,7 @@ impl ConnectError {
         }
     }
 
-    /// An error with a cause, which is also its [`source`](Error::source).
+    /// The same with the cause `source`, which becomes the error's [`source`](Error::source).
     #[must_use]
     pub fn because(
         to: impl fmt::Display,

@@ -3,9 +3,9 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// Whether a backend is connected, and the reason if it is not.
+/// The state of a backend's connection: up, or down for a reason.
 ///
-/// The task that owns the connection writes it, and decisions read it to fail immediately during an outage.
+/// The task that owns the connection writes the state. Decisions read the state, to fail immediately during an outage.
 ///
 /// ```
 /// use tower_dist_ratelimit::backend::toolkit::Health;
@@ -40,7 +40,7 @@ impl Health {
         self.up.load(Ordering::Acquire)
     }
 
-    /// Returns whether the first attempt to connect has not ended yet.
+    /// Returns whether the first attempt to connect is still in progress.
     #[must_use]
     pub fn is_new(&self) -> bool {
         !self.is_up() && self.last_reason().is_none()
@@ -66,7 +66,7 @@ impl Health {
         self.up.store(false, Ordering::Release);
     }
 
-    /// Returns why the connection was lost, or could not be made.
+    /// Returns the last reason that was recorded: why the connection was lost, or why an attempt to connect failed.
     #[must_use]
     pub fn reason(&self) -> String {
         let reason = self.last_reason().clone();

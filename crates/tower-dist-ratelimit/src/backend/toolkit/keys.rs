@@ -2,8 +2,8 @@ use super::{Tag, tag};
 
 /// The store keys of a policy or a set of policies: `prefix:layout:tag:name`.
 ///
-/// The layout names the meaning of the value, so that a policy with another algorithm, or a later release of the
-/// backend, does not misread it. Store keys have no spaces: a name with spaces is replaced by its hash.
+/// The layout identifies the format of the value. So a policy with another algorithm, or a later release of the
+/// backend, does not misread a value. Store keys contain no spaces: a name with spaces is replaced by its hash.
 ///
 /// ```
 /// use tower_dist_ratelimit::backend::toolkit::{Keys, tag};
@@ -18,7 +18,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Returns the store keys of a policy with this name, or of a set with a name for all its policies.
+    /// Returns the store keys of a policy, or of a set of policies with one name for all.
     #[must_use]
     pub fn new(prefix: &str, layout: &str, name: &str) -> Self {
         let hash = tag(name.as_bytes());
@@ -32,7 +32,7 @@ impl Keys {
         }
     }
 
-    /// Returns the parts of the store key of a caller's key, in their order.
+    /// Returns the store key of the caller's key with this tag, in three parts to concatenate.
     #[must_use]
     pub fn of<'a>(&'a self, tag: &'a Tag) -> [&'a [u8]; 3] {
         [self.before.as_bytes(), tag, self.after.as_bytes()]

@@ -9,18 +9,18 @@ use tower_jitter_retry::{Backoff, Schedule};
 use super::{ConnectError, Health, connect_within};
 use crate::backend::BoxFuture;
 
-/// The first and the longest delay after a failure. A server that restarts is reached soon after it listens. A
-/// server that stays down sees two attempts a second from each client.
+/// Bounds of the delay after a failed attempt. The first delay is short, so that a restarted server is reached soon. At
+/// the longest delay, each client makes about two attempts a second.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
 
-/// Maximum number of concurrent attempts: as many as begin within the default timeout of 5 s.
+/// Maximum number of concurrent attempts: the number that begins within the default timeout of 5 s.
 const MOST_ATTEMPTS: usize = 5;
 
-/// Makes one attempt to connect to the server's present address.
+/// A function that makes one attempt to connect to the server's present address.
 pub type Connector<T> = Arc<dyn Fn() -> BoxFuture<'static, Result<T, ConnectError>> + Send + Sync>;
 
-/// Connects to a server that may be down, and retries with jittered exponential backoff from 50 ms to 1 s.
+/// Connects to a server that may be down. Retries with exponential backoff from 50 ms to 1 s, with jitter.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -46,7 +46,7 @@ pub struct Reconnect<T> {
 }
 
 impl<T: Send + 'static> Reconnect<T> {
-    /// Connects with `connect`. One attempt takes at most `timeout`.
+    /// Calls `connect` for each attempt, and drops an attempt after `timeout`.
     #[must_use]
     pub fn new(connect: Connector<T>, timeout: Duration) -> Self {
         Self {
@@ -56,22 +56,21 @@ impl<T: Send + 'static> Reconnect<T> {
         }
     }
 
-    /// Makes the next delay the first one again: call this after a connection that has worked.
+    /// Starts the backoff again from the first delay. Call this after a connection that worked.
     pub fn reset(&mut self) {
         self.delays = schedule();
     }
 
-    /// Connects, however many attempts that takes, and records in `health` why an attempt failed. The caller records
-    /// that the connection is [up](Health::rise). The first attempt begins immediately if `health` [is
-    /// new](Health::is_new).
+    /// Makes attempts until one succeeds, and returns its connection. Records the error of each failed attempt in
+    /// `health`. The caller records that the connection is [up](Health::rise). If `health` [is new](Health::is_new),
+    /// the first attempt begins immediately; otherwise it begins after a delay.
     ///
-    /// An attempt that hangs does not block the next one: a server that accepts connections and stays silent may recover
-    /// without ever answering the old ones. So the next attempt begins after 1 s, while the first one runs; at most five run
-    /// concurrently.
+    /// If an attempt hangs, the next one begins after 1 s, while the first one runs; at most five run concurrently. The
+    /// reason: a server that accepted connections without answering may recover and never answer the old connections.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops its attempts.
+    /// Dropping the future cancels its attempts.
     pub async fn run(&mut self, health: &Health) -> T {
         let delay = match health.is_new() {
             true => Duration::ZERO,
@@ -88,7 +87,7 @@ impl<T: Send + 'static> Reconnect<T> {
                         health.fall(error.to_string());
                         next = next.min(Instant::now() + self.delay());
                     }
-                    // Only a runtime that ends cancels an attempt, and it drops this future, too.
+                    // The runtime shuts down, which also drops this future, or `connect` panicked.
                     Err(_) => {}
                 },
                 () = sleep_until(next), if attempts.len() < MOST_ATTEMPTS => {

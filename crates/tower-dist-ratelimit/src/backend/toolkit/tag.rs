@@ -1,21 +1,21 @@
 use std::{fmt, sync::Mutex};
 
-/// A caller's key as a store keeps it: the first 128 bits of its BLAKE3, in hexadecimal.
+/// A hash of the caller's key, which stands for the key in a store: the first 128 bits of its BLAKE3, in hexadecimal.
 ///
-/// It is the same on every machine, and has the same length for any key. It has no braces, so a client cannot
-/// choose the slot of another client's key, or write into that key.
+/// The tag of a key is the same on every machine. All tags have the same length and contain no braces. So a client can
+/// neither choose the Redis Cluster slot of its key, nor forge the store key of another client.
 pub type Tag = [u8; 32];
 
-/// Number of remembered keys: a few hot ones.
+/// Number of keys in the cache: enough for a few hot keys.
 const PLACES: usize = 64;
 
-/// Longest key that is remembered, in bytes. Keys of requests are seldom longer.
+/// Longest key in the cache, in bytes. Keys of requests are seldom longer.
 const LONGEST: usize = 128;
 
 /// A cache of the tags of recent keys.
 ///
-/// Comparing a key takes a fifth of the time of its hash, which is one of the longest parts of a hot key's decision. The
-/// cache holds 64 keys of at most 128 bytes.
+/// A look-up takes a fifth of the time of a hash, which is one of the slowest steps of a hot key's decision. The cache
+/// holds 64 keys of at most 128 bytes.
 ///
 /// ```
 /// use tower_dist_ratelimit::backend::toolkit::{Tags, tag};
@@ -26,7 +26,7 @@ const LONGEST: usize = 128;
 /// ```
 pub struct Tags(Box<[Mutex<Known>]>);
 
-/// A key and its tag. An unused entry has the empty key, which is hashed each time.
+/// An entry of the cache: a key and its tag. An unused entry has the empty key, which is never looked up.
 type Known = (Vec<u8>, Tag);
 
 impl Default for Tags {
@@ -42,7 +42,7 @@ impl Tags {
         if key.is_empty() || key.len() > LONGEST {
             return tag(key);
         }
-        // A concurrent look-up of the same place hashes its key.
+        // Another thread uses this entry: hashes the key instead of waiting.
         let Ok(mut known) = self.0[place(key)].try_lock() else {
             return tag(key);
         };
@@ -58,7 +58,7 @@ impl Tags {
 
 /// The place of a key: one of 64. Clients that make their keys share a place gain nothing: these are hashed, like all others.
 fn place(key: &[u8]) -> usize {
-    // Fibonacci hashing, of one word after the other. A `KeySink` writes whole words.
+    // Fibonacci hashing, applied to one word after the other.
     let mix = |bits: u64, word: &[u8; 8]| {
         let bits = bits.rotate_left(5) ^ u64::from_le_bytes(*word);
         bits.wrapping_mul(0x9E37_79B9_7F4A_7C15)
@@ -67,7 +67,7 @@ fn place(key: &[u8]) -> usize {
     usize::try_from(bits >> 58).unwrap_or_default()
 }
 
-/// Hashes a key.
+/// Returns the tag of a key. [`Tags`] caches tags.
 #[must_use]
 pub fn tag(key: &[u8]) -> Tag {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -80,7 +80,7 @@ pub fn tag(key: &[u8]) -> Tag {
     tag
 }
 
-/// Returns 64 bits of a tag, which are the same on every machine.
+/// Returns the first 64 bits of a tag as a number. It is the same on every machine.
 ///
 /// ```
 /// use tower_dist_ratelimit::backend::toolkit::{tag, tag_bits};

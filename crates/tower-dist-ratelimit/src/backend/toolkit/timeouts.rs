@@ -4,7 +4,7 @@ use tokio::time;
 
 use super::ConnectError;
 
-/// How long a backend waits for its server.
+/// The timeouts of a backend over a network.
 ///
 /// # Default
 ///
@@ -20,9 +20,9 @@ use super::ConnectError;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For one attempt to connect.
+    /// Maximum time of one attempt to connect.
     pub connect: Duration,
-    /// For the answer to one call.
+    /// Maximum time until the server answers a command.
     pub answer: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Default for Timeouts {
     }
 }
 
-/// Gives up an attempt to connect after this timeout.
+/// Awaits an attempt to connect to `to`, and drops it after `timeout`.
 ///
 /// # Errors
 ///

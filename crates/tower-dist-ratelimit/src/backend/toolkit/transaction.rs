@@ -1,8 +1,8 @@
-//! Charges whose keys are on several servers, or in several slots of a Cluster, and corrections.
+//! Requests whose keys are on several servers, or in several slots of a Redis Cluster, and corrections of charges.
 //!
-//! No server decides about the keys of another. So each server or slot decides about its own part, and if one part is
-//! rejected or fails, the other parts are refunded. A task of the backend does all of that, so that a cancelled request
-//! leaves no tokens charged.
+//! Each server or slot decides on a *part* of the request, because none can decide on the keys of another. If one part
+//! is rejected or fails, the other parts are refunded. A task of the backend does all of this, so that a cancelled
+//! request leaves no tokens charged.
 
 use std::{
     mem,
@@ -23,35 +23,36 @@ use tower_jitter_retry::Backoff;
 use crate::backend::{BackendError, BoxFuture, JointDecision};
 use crate::{Decision, Decisions, Source};
 
-/// Maximum number of transactions in progress: as many as the largest queue of a connection holds.
+/// Maximum number of transactions in progress: the size of the largest queue of a connection.
 const MOST: u32 = 8192;
 
-/// How long a correction is retried. Ten times as long as a server may take to answer by default.
+/// The time for which a correction is retried: ten times the default timeout of an answer.
 const RETRIED_FOR: Duration = Duration::from_secs(5);
 
-/// Pauses between retries. Full queues drain, and races for a key end, within milliseconds.
+/// Bounds of the pause between retries. Full queues drain, and races for a key end, within milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// The charges, or the corrections, that one server makes in one atomic step: a part of a transaction.
+/// A part of a transaction: the charges or corrections that one server makes in one atomic step.
 pub trait TransactionPart: Send + Sized + 'static {
-    /// Why a part was not decided.
+    /// The error of a part that the server did not decide.
     type Failure: Into<BackendError> + Send;
 
     /// Sends the part. The request is in flight when this returns.
     ///
     /// # Errors
     ///
-    /// A part that was not sent.
+    /// The part could not be sent.
     fn send(&self) -> Result<PartAnswer<Self>, Self::Failure>;
 
-    /// Returns the indices of its charges in the whole request.
+    /// Returns the index of each charge of this part in the whole request.
     fn places(&self) -> impl Iterator<Item = usize>;
 
-    /// Returns the correction that refunds these tokens, one number for each charge.
+    /// Returns the correction that refunds the granted tokens. `granted` has one number per charge of this part.
     fn refund(&self, granted: impl Iterator<Item = u64>) -> Self;
 
-    /// Returns the parts to send instead, if the failure means that its keys are no longer on one server.
+    /// Returns smaller parts to send instead, if the failure means that the keys of this part are no longer on one
+    /// server.
     ///
     /// # Default
     ///
@@ -60,24 +61,25 @@ pub trait TransactionPart: Send + Sized + 'static {
         None
     }
 
-    /// Returns whether nothing was charged and the connection lasts, so that sending again is safe and may succeed. A
-    /// transaction retries only corrections, for at most 5 s.
+    /// Returns whether a failed part charged nothing and may succeed if it is sent again. A transaction retries only
+    /// corrections, for at most 5 s.
     fn is_retryable(failure: &Self::Failure) -> bool;
 }
 
-/// The pending verdict on a part.
+/// The future of a part's decisions.
 pub type PartAnswer<P> = BoxFuture<'static, Result<JointDecision, <P as TransactionPart>::Failure>>;
 
-/// The pending verdict on a whole request.
+/// The future of the decisions on a whole request.
 pub type PendingVerdict = BoxFuture<'static, Result<JointDecision, BackendError>>;
 
-/// Parts in flight.
+/// Parts that were sent, each with its pending answer or the error of sending it.
 type Sent<P> = Vec<(P, Result<PartAnswer<P>, <P as TransactionPart>::Failure>)>;
 
-/// The transactions of a backend, at most 8,192 at a time. Each is a task on the runtime of the backend's connections.
+/// Runs the transactions of a backend, at most 8,192 at a time. Each is a task on the runtime of the backend's
+/// connections.
 ///
-/// If one part rejects the request or fails, the transaction refunds the tokens that the other parts took. It ends also
-/// if its caller has dropped the future. A clone shares the limit and the counts.
+/// If one part rejects the request or fails, the transaction refunds the tokens that the other parts took. It does so
+/// even if its caller drops the future. Clones share the maximum and the count of lost corrections.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -154,13 +156,14 @@ impl Transactions {
         }))
     }
 
-    /// Returns the number of corrections that were given up. Their tokens stay charged, which admits less and not more.
+    /// Returns the number of lost corrections. A lost refund leaves its tokens charged, so fewer requests are admitted.
+    /// A lost extra charge takes no tokens, so more are admitted.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.0.lost.load(Relaxed)
     }
 
-    /// Waits until no transaction is in progress, at most `limit`. During the wait, no transaction begins.
+    /// Waits until no transaction is in progress, at most `limit`. During the wait, new transactions fail.
     ///
     /// # Errors
     ///
@@ -168,14 +171,14 @@ impl Transactions {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the wait only.
+    /// Dropping the future ends only the wait; the transactions continue.
     pub async fn finish(&self, limit: Duration) -> Result<(), BackendError> {
         let all = timeout(limit, self.0.room.acquire_many(MOST)).await;
         all.map(drop).map_err(|_| BackendError::late(limit))
     }
 
-    /// Charges all parts or none. Refunds are in flight when the verdict is there, so that they precede the next charges
-    /// of the same caller.
+    /// Makes the charges of all parts, or of none. Refunds are sent before the returned future resolves, so that they
+    /// precede the caller's next charges.
     ///
     /// # Errors
     ///
@@ -187,12 +190,13 @@ impl Transactions {
         self.start(parts, false)
     }
 
-    /// Makes corrections. Sends a correction again for 5 s while its failure [is
-    /// retryable](TransactionPart::is_retryable), and then counts it as [lost](Self::lost).
+    /// Makes corrections. If a failure [is retryable](TransactionPart::is_retryable), sends the correction again, for
+    /// up to 5 s. Counts other failures, and a correction that still fails then, as [lost](Self::lost).
     ///
     /// # Errors
     ///
-    /// No correction could be sent, so the caller can send them again; or 8,192 transactions are in progress.
+    /// No correction could be sent and none is retryable, or 8,192 transactions are in progress. These corrections do
+    /// not count as lost, because the caller can send them again.
     pub fn settle<P: TransactionPart>(
         &self,
         parts: Vec<P>,
@@ -221,7 +225,7 @@ impl Transactions {
         }
         let (told, decided) = oneshot::channel();
         let this = self.clone();
-        // Boxed, because the code of a task exists once for each type of its future.
+        // Boxed, so that the code of a task is compiled once, and not for each type of future.
         let task: BoxFuture<'static, ()> = Box::pin(async move {
             let _permit = permit;
             if settles {
@@ -245,7 +249,7 @@ impl Transactions {
         }))
     }
 
-    /// Counts a correction that is not made. Only the first one is logged, so that no client can flood the logs.
+    /// Counts a lost correction. Logs only the first one, so that no client can flood the logs.
     fn give_up(&self, error: BackendError) -> BackendError {
         if self.0.lost.fetch_add(1, Relaxed) == 0 {
             #[cfg(feature = "tracing")]
@@ -254,8 +258,7 @@ impl Transactions {
         error
     }
 
-    /// Waits for corrections, and retries a correction that the server did not make for want of room. A correction that
-    /// is given up leaves its tokens charged, which admits less and not more.
+    /// Waits for corrections. Retries retryable failures for 5 s, and counts the other failures as lost.
     async fn correct<P: TransactionPart>(&self, mut sent: Sent<P>) -> Result<(), BackendError> {
         let mut pauses = Backoff::exponential(FIRST_PAUSE, LONGEST_PAUSE).schedule();
         let end = Instant::now() + RETRIED_FOR;
@@ -288,7 +291,8 @@ fn send<P: TransactionPart>(parts: Vec<P>) -> Sent<P> {
     sent.collect()
 }
 
-/// Waits for all parts. They are in flight together, so waiting for one after the other takes no longer.
+/// Waits for the answers to all parts, and sends the smaller parts of a part that splits. All parts are in flight, so
+/// waiting for one after the other takes no longer.
 async fn answers<P: TransactionPart>(
     mut sent: Sent<P>,
 ) -> Vec<(P, Result<JointDecision, P::Failure>)> {
@@ -318,7 +322,7 @@ fn is_allowed<F>(answer: &Result<JointDecision, F>) -> bool {
     answer.as_ref().is_ok_and(|verdict| verdict.allowed)
 }
 
-/// The refunds of those parts that took tokens, unless all parts allow the request.
+/// Returns the refunds of the parts that took tokens. Empty if all parts allow the request.
 fn refunds<P: TransactionPart>(answers: &[(P, Result<JointDecision, P::Failure>)]) -> Vec<P> {
     if answers.iter().all(|(_, answer)| is_allowed(answer)) {
         return Vec::new();
@@ -351,7 +355,7 @@ fn verdict<P: TransactionPart>(
     Ok(JointDecision { allowed, decisions })
 }
 
-/// Adjusts a decision whose tokens are refunded.
+/// Changes a decision to one that granted nothing, because its tokens are refunded.
 fn take_back(decision: &mut Decision) {
     decision.source = Source::Parts;
     decision.remaining += decision.granted;
