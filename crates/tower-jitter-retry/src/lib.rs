@@ -93,7 +93,7 @@
 //!
 //! | limit | ends the attempt in flight | the caller receives |
 //! |---|---|---|
-//! | [`retry_until`](RetryLayerBuilder::retry_until), [`RetryOverride::deadline`] | no | the failure whose retry would start too late, without a wait |
+//! | [`retry_until`](RetryLayerBuilder::retry_until), [`RetryOverride::deadline`] | no | a failure immediately, if its retry would start too late |
 //! | [`attempt_timeout`](RetryLayerBuilder::attempt_timeout) | yes; the attempt is retried if the request is idempotent | the timeout of the last attempt |
 //! | [`deadline`](RetryLayerBuilder::deadline) | yes, with the call | a timeout |
 //!
@@ -146,8 +146,8 @@
 //! # Cost
 //!
 //! If the first attempt succeeds, a call copies the request and the service and performs a few atomic operations: no further
-//! allocation, no lock, no timer, no clock, no boxed future. A request that is not safe to resend is not copied. Time limits
-//! read the clock, and hard limits use a timer for calls that do not answer immediately.
+//! allocation, no lock, no timer, no clock, no boxed future. A request that is never resent, such as CONNECT, is not copied.
+//! Time limits read the clock. `attempt_timeout` and `deadline` also use a timer, unless the call ends immediately.
 //!
 //! # Features
 //!

@@ -197,9 +197,9 @@ where
     ///
     /// It continues if a hedge is in flight. Otherwise it ends, because retries belong to a retry layer.
     ///
-    /// With `hedge_on_failure` the call also continues if a hedge can be sent now: the next hedge, or a due hedge that waits
-    /// for its service. The failed attempt may have just made that service ready. If the service is still not ready at the
-    /// next poll, the call ends.
+    /// With `hedge_on_failure` the call also continues if a hedge can be sent now: the next hedge, or a due hedge that
+    /// waits for its service. The failed attempt may have just made that service ready. If the service is still not
+    /// ready at the next poll, the call ends.
     pub(in crate::future) fn survives_failure(&self) -> bool {
         self.has_sent() || self.hurry || self.sends_on_failure() && self.is_readying()
     }
