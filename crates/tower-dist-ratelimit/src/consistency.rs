@@ -112,13 +112,14 @@ impl Consistency {
     }
 
     pub(crate) fn check(self) -> Result<(), BuildError> {
-        match self {
-            Self::Leased(time) | Self::Eventual(time) if !(SHORTEST..=LONGEST).contains(&time) => {
-                let bound = format_args!("{SHORTEST:?} to {LONGEST:?}");
-                let value = format_args!("{time:?}");
-                Err(BuildError::new("consistency", value, bound))
-            }
-            Self::Exact | Self::Leased(_) | Self::Eventual(_) => Ok(()),
-        }
+        let (Self::Leased(time) | Self::Eventual(time)) = self else {
+            return Ok(());
+        };
+        let (value, bound) = (
+            format_args!("{time:?}"),
+            format_args!("{SHORTEST:?} to {LONGEST:?}"),
+        );
+        let is_valid = (SHORTEST..=LONGEST).contains(&time);
+        BuildError::ensure(is_valid, "consistency", value, bound)
     }
 }

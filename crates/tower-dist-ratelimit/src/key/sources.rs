@@ -36,14 +36,9 @@ impl KeyExtractor for Header {
     }
 
     fn check(&self) -> Result<(), BuildError> {
-        match &self.0 {
-            Ok(_) => Ok(()),
-            Err(name) => Err(BuildError::new(
-                "header",
-                format_args!("{name:?}"),
-                "the name of a header",
-            )),
-        }
+        let (name, bound) = (self.0.as_ref().err(), "the name of a header");
+        let value = format_args!("{:?}", name.map_or("", String::as_str));
+        BuildError::ensure(name.is_none(), "header", value, bound)
     }
 }
 

@@ -36,8 +36,7 @@ pub(super) struct Shelves {
 }
 
 /// The buckets of a shelf. They allocate as keys arrive, and a shelf without keys has no buckets.
-#[derive(Default)]
-struct Shelf(Vec<Vec<Entry>>);
+type Shelf = Vec<Vec<Entry>>;
 
 struct Entry {
     key: Fingerprint,
@@ -54,7 +53,11 @@ impl Shelves {
         arithmetic: Arc<dyn Arithmetic>,
         capacity: usize,
     ) -> Result<Self, BuildError> {
-        let buckets = buckets_for(capacity);
+        // There are 1.5 places per key. If two thirds of the places are taken, a key with two buckets of eight places nearly
+        // always finds a free one. (In simulations of 100,000 keys, one key in 120 runs found none; at 80 %, twenty keys in
+        // each run.)
+        let places = capacity.saturating_add(capacity / 2);
+        let buckets = places.div_ceil(WAYS).max(1);
         let shelves = (buckets / BUCKETS).clamp(1, SHELVES);
         let mut room = Vec::<Vec<Entry>>::new();
         room.try_reserve_exact(buckets)
@@ -84,7 +87,7 @@ impl Shelves {
     ) -> T {
         let now = at(key, nanos);
         let mut shelf = self.lock(key);
-        if let Some(state) = shelf.find(key) {
+        if let Some(state) = find(&mut shelf, key) {
             return work(&*self.arithmetic, state, now);
         }
         let mut state = Words::new();
@@ -99,51 +102,39 @@ impl Shelves {
     #[inline(never)]
     fn insert(&self, shelf: &mut Shelf, nanos: u64, entry: Entry) {
         let pressure = |entry: &Entry| self.arithmetic.pressure(&entry.state, at(entry.key, nanos));
-        shelf.0.resize_with(self.buckets, Vec::new);
+        shelf.resize_with(self.buckets, Vec::new);
         let places = entry.key.places(self.buckets);
         for place in places {
-            shelf.0[place].retain(|entry| pressure(entry) > 0);
+            shelf[place].retain(|entry| pressure(entry) > 0);
         }
-        let [first, second] = places.map(|place| (shelf.0[place].len(), place));
+        let [first, second] = places.map(|place| (shelf[place].len(), place));
         let (len, emptier) = first.min(second);
         if len < WAYS {
-            shelf.0[emptier].push(entry);
+            shelf[emptier].push(entry);
             return;
         }
         let neighbours = places
             .into_iter()
             .flat_map(|place| (0..WAYS).map(move |way| (place, way)));
-        let least = neighbours.min_by_key(|&(place, way)| pressure(&shelf.0[place][way]));
+        let least = neighbours.min_by_key(|&(place, way)| pressure(&shelf[place][way]));
         if let Some((place, way)) = least {
-            shelf.0[place][way] = entry;
+            shelf[place][way] = entry;
         }
     }
 }
 
-impl Shelf {
-    fn find(&mut self, key: Fingerprint) -> Option<&mut Words> {
-        let places = key.places(self.0.len());
-        let place = places.into_iter().find_map(|place| {
-            let way = self.0.get(place)?.iter().position(|e| e.key == key)?;
-            Some((place, way))
-        });
-        place.map(|(place, way)| &mut self.0[place][way].state)
-    }
+fn find(shelf: &mut Shelf, key: Fingerprint) -> Option<&mut Words> {
+    let places = key.places(shelf.len());
+    let place = places.into_iter().find_map(|place| {
+        let way = shelf.get(place)?.iter().position(|e| e.key == key)?;
+        Some((place, way))
+    });
+    place.map(|(place, way)| &mut shelf[place][way].state)
 }
 
 fn at(key: Fingerprint, nanos: u64) -> When {
     let key = key.bits();
     When { nanos, key }
-}
-
-/// Returns the number of buckets for this many keys.
-///
-/// There are 1.5 places per key. If two thirds of the places are taken, a key with two buckets of eight places nearly
-/// always finds a free one. (In simulations of 100,000 keys, one key in 120 runs found none; at 80 %, twenty keys in
-/// each run.)
-fn buckets_for(capacity: usize) -> usize {
-    let places = capacity.saturating_add(capacity / 2);
-    places.div_ceil(WAYS).max(1)
 }
 
 impl Store for Shelves {
@@ -173,8 +164,8 @@ impl Store for Shelves {
 
     fn reset(&self, key: Fingerprint) {
         let mut shelf = self.lock(key);
-        for place in key.places(shelf.0.len()) {
-            if let Some(bucket) = shelf.0.get_mut(place) {
+        for place in key.places(shelf.len()) {
+            if let Some(bucket) = shelf.get_mut(place) {
                 bucket.retain(|entry| entry.key != key);
             }
         }
@@ -184,7 +175,7 @@ impl Store for Shelves {
         let shelves = self.shelves.iter();
         let shelves = shelves.map(|shelf| shelf.lock().unwrap_or_else(PoisonError::into_inner));
         shelves
-            .map(|shelf| shelf.0.iter().map(Vec::len).sum::<usize>())
+            .map(|shelf| shelf.iter().map(Vec::len).sum::<usize>())
             .sum()
     }
 }

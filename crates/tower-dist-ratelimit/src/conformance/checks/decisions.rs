@@ -150,12 +150,10 @@ async fn compare(
 /// Checks the promises on a decision that need no arithmetic.
 fn sound(subject: &Subject, cost: u64, decision: &Decision) -> Checked {
     let never = cost > subject.quota.burst_size();
-    let sound = if decision.allowed {
-        decision.granted >= cost && decision.retry_after == Some(Duration::ZERO)
-    } else {
-        decision.granted == 0
-            && decision.retry_after != Some(Duration::ZERO)
-            && decision.retry_after.is_none() == never
+    let is_zero = decision.retry_after == Some(Duration::ZERO);
+    let sound = match decision.allowed {
+        true => decision.granted >= cost && is_zero,
+        false => decision.granted == 0 && !is_zero && decision.retry_after.is_none() == never,
     };
     let expected = match never {
         true => "none",

@@ -84,11 +84,9 @@ impl TrustedProxies {
     }
 
     pub(super) fn check(&self) -> Result<(), BuildError> {
-        let Some(wrong) = &self.wrong else {
-            return Ok(());
-        };
         let bound = "a network such as 10.0.0.0/8, or an address";
-        Err(BuildError::new("cidr", format_args!("{wrong:?}"), bound))
+        let value = format_args!("{:?}", self.wrong.as_deref().unwrap_or_default());
+        BuildError::ensure(self.wrong.is_none(), "cidr", value, bound)
     }
 }
 
