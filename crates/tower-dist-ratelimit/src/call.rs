@@ -43,8 +43,9 @@ use crate::backend::{Backend, BackendError};
 /// # Ok(())
 /// # }
 /// ```
-pub struct CallLimitLayer<Req> {
-    calls: Arc<Calls<Req>>,
+pub struct CallLimitLayer<Req, M = Rejecting> {
+    pub(crate) calls: Arc<Calls<Req>>,
+    pub(crate) mode: M,
 }
 
 impl<Req> CallLimitLayer<Req> {
@@ -54,7 +55,7 @@ impl<Req> CallLimitLayer<Req> {
     }
 }
 
-impl<Req> CallLimitLayer<Req> {
+impl<Req, M> CallLimitLayer<Req, M> {
     /// Returns the unused tokens of [leases](crate::Consistency::Leased) before this instance shuts down. See
     /// [`Limiter::return_leases`](crate::Limiter::return_leases).
     ///
@@ -66,26 +67,29 @@ impl<Req> CallLimitLayer<Req> {
     }
 }
 
-impl<S, Req> Layer<S> for CallLimitLayer<Req> {
-    type Service = CallLimit<S, Req>;
+impl<S, Req, M: Clone> Layer<S> for CallLimitLayer<Req, M> {
+    type Service = CallLimit<S, Req, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        CallLimit::new(inner, Arc::clone(&self.calls))
+        let layer = self.clone();
+        CallLimit { inner, layer }
     }
 }
 
-impl<Req> Clone for CallLimitLayer<Req> {
+impl<Req, M: Clone> Clone for CallLimitLayer<Req, M> {
     fn clone(&self) -> Self {
         Self {
             calls: Arc::clone(&self.calls),
+            mode: self.mode.clone(),
         }
     }
 }
 
-impl<Req> fmt::Debug for CallLimitLayer<Req> {
+impl<Req, M: fmt::Debug> fmt::Debug for CallLimitLayer<Req, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallLimitLayer")
             .field("policies", &self.calls.limits)
-            .finish_non_exhaustive()
+            .field("mode", &self.mode)
+            .finish()
     }
 }

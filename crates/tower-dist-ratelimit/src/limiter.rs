@@ -347,36 +347,20 @@ fn sink_of(key: impl IntoKey) -> KeySink {
 }
 
 /// Returns the decision that matters most to the caller.
-#[inline]
+#[inline(never)]
 fn decision(
     limits: &Limits,
     outcome: Outcome,
     question: &mut Question,
 ) -> Result<Decision, BackendError> {
-    let is_allowed = match outcome {
-        // One policy is the common case, and its decision is copied only once.
-        Outcome::Pass { charged: true } if question.decisions.len() == 1 => {
-            return Ok(question.decisions[0]);
-        }
-        Outcome::Pass { .. } => true,
-        Outcome::Reject(_) | Outcome::Later => false,
-    };
-    tightest(limits, is_allowed, question)
-}
-
-#[inline(never)]
-fn tightest(
-    limits: &Limits,
-    is_allowed: bool,
-    question: &mut Question,
-) -> Result<Decision, BackendError> {
-    if !is_allowed && let Some(error) = question.cause.take() {
+    let allowed = matches!(outcome, Outcome::Pass { .. });
+    if !allowed && let Some(error) = question.cause.take() {
         return Err(error);
     }
-    let tightest = Decided::new(&limits.rules, question).tightest();
+    let tightest = Decided::new(&limits.rules, question).tightest(|_| true);
     Ok(Decision {
         // A shadow also allows requests that a policy rejected.
-        allowed: is_allowed,
+        allowed,
         // Every outcome has a decision of each policy.
         ..tightest.map_or_else(Decision::default, |(_, decision)| *decision)
     })

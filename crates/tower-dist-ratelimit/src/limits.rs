@@ -3,7 +3,6 @@ mod decide;
 mod look;
 mod question;
 mod rule;
-mod waiting;
 
 use std::{
     fmt,
@@ -15,7 +14,6 @@ use self::corrections::Corrections;
 pub(crate) use self::{
     question::{PolicyCharge, Question},
     rule::{Applies, Rule},
-    waiting::Waiting,
 };
 use crate::{
     BuildError, Consistency, FailureMode, Policy, Reason,

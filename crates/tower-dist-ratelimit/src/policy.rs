@@ -10,7 +10,7 @@ pub use request_policy::RequestPolicy;
 
 use crate::{
     BuildError, Quota,
-    backend::BoxFuture,
+    backend::{BackendError, BoxFuture},
     key::{IntoKey, KeyExtractor, KeySink, RequestParts},
 };
 
@@ -21,8 +21,11 @@ type OfRequest<T> = Arc<dyn Fn(RequestParts<'_>) -> T + Send + Sync>;
 #[derive(Clone)]
 pub(crate) enum DynamicQuota {
     Now(OfRequest<Option<Quota>>),
-    Later(OfRequest<BoxFuture<'static, Option<Quota>>>),
+    Later(OfRequest<LookUp>),
 }
+
+/// A quota look-up. It never fails.
+pub(crate) type LookUp = BoxFuture<'static, Result<Option<Quota>, BackendError>>;
 
 /// Maximum length of a policy's name in bytes. It is bounded, because responses carry the names.
 const MAX_NAME: usize = 64;
@@ -493,8 +496,11 @@ impl Policy {
         F: Fn(RequestParts<'_>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Option<Quota>> + Send + 'static,
     {
-        let look_up: OfRequest<BoxFuture<'static, _>> = Arc::new(move |head| Box::pin(quota(head)));
-        self.dynamic = Some(DynamicQuota::Later(look_up));
+        let look_up = move |head: RequestParts<'_>| -> LookUp {
+            let quota = quota(head);
+            Box::pin(async { Ok(quota.await) })
+        };
+        self.dynamic = Some(DynamicQuota::Later(Arc::new(look_up)));
         self.dynamic_quotas()
     }
 

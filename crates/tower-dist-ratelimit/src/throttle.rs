@@ -3,13 +3,9 @@ mod lines;
 mod service;
 mod turn;
 
-use std::{fmt, sync::Arc, time::Duration};
-
-use tower_layer::Layer;
-
-use self::lines::WaitingLines;
-pub use self::{future::ThrottleFuture, service::Throttle};
-use crate::{backend::BackendError, call::Calls};
+pub use self::future::ThrottleFuture;
+pub(crate) use self::lines::WaitingLines;
+use crate::{CallLimit, CallLimitLayer, Waits};
 
 /// Delays requests to a service until its limit admits them: for requests that your program sends, to stay within the
 /// receiver's limit.
@@ -60,53 +56,10 @@ use crate::{backend::BackendError, call::Calls};
 /// # Ok(())
 /// # }
 /// ```
-pub struct ThrottleLayer<Req> {
-    calls: Arc<Calls<Req>>,
-    lines: Arc<WaitingLines>,
-}
+pub type ThrottleLayer<Req> = CallLimitLayer<Req, Waits>;
 
-impl<Req> ThrottleLayer<Req> {
-    pub(crate) fn new(calls: Arc<Calls<Req>>, max_wait: Duration, max_waiters: usize) -> Self {
-        Self {
-            calls,
-            lines: Arc::new(WaitingLines::new(max_wait, max_waiters)),
-        }
-    }
-
-    /// Returns the unused tokens of [leases](crate::Consistency::Leased) before this instance shuts down. See
-    /// [`Limiter::return_leases`](crate::Limiter::return_leases).
-    ///
-    /// # Errors
-    ///
-    /// Fails if the backend fails or times out, or while the circuit is open.
-    pub async fn return_leases(&self) -> Result<(), BackendError> {
-        self.calls.limits.return_leases().await
-    }
-}
-
-impl<S, Req> Layer<S> for ThrottleLayer<Req> {
-    type Service = Throttle<S, Req>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        let layer = self.clone();
-        Throttle { inner, layer }
-    }
-}
-
-impl<Req> Clone for ThrottleLayer<Req> {
-    fn clone(&self) -> Self {
-        Self {
-            calls: Arc::clone(&self.calls),
-            lines: Arc::clone(&self.lines),
-        }
-    }
-}
-
-impl<Req> fmt::Debug for ThrottleLayer<Req> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ThrottleLayer")
-            .field("policies", &self.calls.limits)
-            .field("max_wait", &self.lines.max_wait)
-            .finish_non_exhaustive()
-    }
-}
+/// A service whose requests wait for their turn, from [`ThrottleLayer`].
+///
+/// It is always ready. A call clones the inner service, waits for its turn, makes the clone ready, and calls it. If the
+/// clone's readiness fails, the call fails with that error.
+pub type Throttle<S, Req> = CallLimit<S, Req, Waits>;

@@ -2,11 +2,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{CallLimitLayer, Calls};
 use crate::{
-    BuildError, Consistency, FailureMode, RequestPolicy, ThrottleLayer, backend::Backend,
-    limits::Settings, setters::shared_setters,
+    BuildError, Consistency, FailureMode, RequestPolicy, backend::Backend, limits::Settings,
+    setters::shared_setters, throttle::WaitingLines,
 };
 
-/// Settings of a [`CallLimitLayer`], or after [`waiting`](Self::waiting) of a [`ThrottleLayer`].
+/// Settings of a [`CallLimitLayer`], or after [`waiting`](Self::waiting) of a [`ThrottleLayer`](crate::ThrottleLayer).
 ///
 /// # Default
 ///
@@ -30,15 +30,15 @@ pub struct CallLimitLayerBuilder<Req, M = Rejecting> {
     mode: M,
 }
 
-/// Mode of a [`CallLimitLayerBuilder`] whose layer rejects requests over the limit.
+/// Mode of a [`CallLimitLayer`] that rejects requests over the limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Rejecting;
 
-/// Mode of a [`CallLimitLayerBuilder`] whose layer delays requests until their turn.
-#[derive(Clone, Copy, Debug)]
+/// Mode of a [`CallLimitLayer`] that delays requests until their turn.
+#[derive(Clone, Debug)]
 pub struct Waits {
-    max_wait: Duration,
-    max_waiters: usize,
+    pub(crate) max_wait: Duration,
+    pub(crate) lines: Arc<WaitingLines>,
 }
 
 /// The longest `max_wait`. It also keeps sums of instants in range.
@@ -65,7 +65,7 @@ impl<Req, M> CallLimitLayerBuilder<Req, M> {
         self
     }
 
-    fn calls(self) -> Result<(Arc<Calls<Req>>, M), BuildError> {
+    fn layer(self) -> Result<CallLimitLayer<Req, M>, BuildError> {
         let checked = self.policies.iter().map(|policy| {
             let bound = "unset in a CallLimitLayer or ThrottleLayer";
             policy.policy.check_ignores_requests(bound)?;
@@ -77,20 +77,23 @@ impl<Req, M> CallLimitLayerBuilder<Req, M> {
             limits: Arc::new(limits),
             policies,
         };
-        Ok((Arc::new(calls), self.mode))
+        Ok(CallLimitLayer {
+            calls: Arc::new(calls),
+            mode: self.mode,
+        })
     }
 }
 
 impl<Req> CallLimitLayerBuilder<Req> {
     /// Delays requests until their turn instead of rejecting them. For requests that your program sends, to stay within
-    /// the receiver's limit. See [`ThrottleLayer`].
+    /// the receiver's limit. See [`ThrottleLayer`](crate::ThrottleLayer).
     pub fn waiting(self) -> CallLimitLayerBuilder<Req, Waits> {
         CallLimitLayerBuilder {
             settings: self.settings,
             policies: self.policies,
             mode: Waits {
                 max_wait: Duration::from_secs(1),
-                max_waiters: 1024,
+                lines: WaitingLines::new(1024),
             },
         }
     }
@@ -102,8 +105,7 @@ impl<Req> CallLimitLayerBuilder<Req> {
     /// Fails without a policy, and with more policies than the backend can decide together. Fails with an invalid
     /// policy or setting, with a policy that the backend does not support, and with a policy for HTTP requests.
     pub fn build(self) -> Result<CallLimitLayer<Req>, BuildError> {
-        let (calls, Rejecting) = self.calls()?;
-        Ok(CallLimitLayer { calls })
+        self.layer()
     }
 }
 
@@ -124,7 +126,7 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
     ///
     /// 1024.
     pub fn max_waiters(mut self, waiters: usize) -> Self {
-        self.mode.max_waiters = waiters;
+        self.mode.lines = WaitingLines::new(waiters);
         self
     }
 
@@ -133,29 +135,22 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
     /// # Errors
     ///
     /// The errors of [`CallLimitLayerBuilder::build`] without waiting, and a `max_wait` or `max_waiters` out of range.
-    pub fn build(self) -> Result<ThrottleLayer<Req>, BuildError> {
-        let Waits {
-            max_wait,
-            max_waiters,
-        } = self.mode;
+    pub fn build(mut self) -> Result<CallLimitLayer<Req, Waits>, BuildError> {
+        let max_wait = self.mode.max_wait;
         if max_wait.is_zero() || max_wait > MAX_WAIT {
             let value = format!("{max_wait:?}");
             let bound = format!("above 0 and at most {MAX_WAIT:?}");
             return Err(BuildError::new("max_wait", value, bound));
         }
-        if max_waiters == 0 {
+        if self.mode.lines.max_waiters == 0 {
             return Err(BuildError::new("max_waiters", 0, "at least 1"));
         }
         // So a leaky queue rejects a request that would wait longer than `max_wait`. Otherwise the request would be charged
         // and need a refund.
         let policies = self.policies.into_iter();
         let policies = policies.map(|policy| policy.queueing_at_most(max_wait));
-        let bounded = Self {
-            policies: policies.collect(),
-            ..self
-        };
-        let (calls, _) = bounded.calls()?;
-        Ok(ThrottleLayer::new(calls, max_wait, max_waiters))
+        self.policies = policies.collect();
+        self.layer()
     }
 }
 

@@ -1,13 +1,12 @@
 use std::{
     fmt,
-    sync::Arc,
     task::{Context, Poll},
 };
 
 use tower_service::Service;
 
 use super::{
-    CallFuture, Calls, LimitError,
+    CallFuture, CallLimitLayer, LimitError, Rejecting,
     future::{State, go_on},
 };
 use crate::limits::{Outcome, Question};
@@ -16,15 +15,9 @@ use crate::limits::{Outcome, Question};
 ///
 /// It is ready when the inner service is. A rejection is an error of the call, not of readiness. A rejected call
 /// replaces the ready inner service with a clone, which releases any permit that it holds.
-pub struct CallLimit<S, Req> {
-    inner: S,
-    calls: Arc<Calls<Req>>,
-}
-
-impl<S, Req> CallLimit<S, Req> {
-    pub(super) fn new(inner: S, calls: Arc<Calls<Req>>) -> Self {
-        Self { inner, calls }
-    }
+pub struct CallLimit<S, Req, M = Rejecting> {
+    pub(crate) inner: S,
+    pub(crate) layer: CallLimitLayer<Req, M>,
 }
 
 impl<S, Req> Service<Req> for CallLimit<S, Req>
@@ -41,7 +34,8 @@ where
 
     #[inline]
     fn call(&mut self, request: Req) -> Self::Future {
-        let Self { inner, calls } = self;
+        let Self { inner, layer } = self;
+        let calls = &layer.calls;
         // Filled in place: moving it costs more than the decision.
         let mut question = Question::default();
         let outcome = calls.limits.decide(&mut question, calls.look(&request));
@@ -55,16 +49,16 @@ where
     }
 }
 
-impl<S: Clone, Req> Clone for CallLimit<S, Req> {
+impl<S: Clone, Req, M: Clone> Clone for CallLimit<S, Req, M> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
-            calls: Arc::clone(&self.calls),
+            layer: self.layer.clone(),
         }
     }
 }
 
-impl<S: fmt::Debug, Req> fmt::Debug for CallLimit<S, Req> {
+impl<S: fmt::Debug, Req, M> fmt::Debug for CallLimit<S, Req, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallLimit")
             .field("inner", &self.inner)

@@ -8,48 +8,19 @@ use crate::{
 /// The decisions on a request, with the names of their policies.
 #[derive(Clone, Copy)]
 pub struct Decided<'a> {
-    rules: &'a [Rule],
-    charges: &'a [PolicyCharge],
-    decisions: &'a [Decision],
-    keys: &'a [u8],
+    pub(crate) rules: &'a [Rule],
+    pub(crate) question: &'a Question,
 }
 
 impl<'a> Decided<'a> {
     #[inline]
     pub(crate) fn new(rules: &'a [Rule], question: &'a Question) -> Self {
-        Self {
-            rules,
-            charges: &question.charges,
-            decisions: &question.decisions,
-            keys: question.keys(),
-        }
+        Self { rules, question }
     }
 
-    /// Returns an empty list, for a request on which no policy decided.
-    pub(crate) fn none() -> Self {
-        Self {
-            rules: &[],
-            charges: &[],
-            decisions: &[],
-            keys: &[],
-        }
-    }
-
-    /// Returns the bytes of the request's keys. Each charge has the range of its key.
-    pub(crate) fn keys(&self) -> &'a [u8] {
-        self.keys
-    }
-
-    /// Returns the decision that matters most to the caller: the rejection with the longest wait, or else the decision
-    /// with the fewest remaining tokens.
-    #[inline]
-    pub(crate) fn tightest(&self) -> Option<(&'a PolicyCharge, &'a Decision)> {
-        self.tightest_of(|_| true)
-    }
-
-    /// Returns the tightest decision among those for which `some` returns `true`.
-    #[inline]
-    pub(crate) fn tightest_of(
+    /// Returns the decision that matters most to the caller, of the policies for which `some` returns `true`: the
+    /// rejection with the longest wait, or else the decision with the fewest remaining tokens.
+    pub(crate) fn tightest(
         &self,
         some: impl Fn(&PolicyCharge) -> bool,
     ) -> Option<(&'a PolicyCharge, &'a Decision)> {
@@ -77,12 +48,15 @@ impl<'a> Decided<'a> {
     pub(crate) fn charges(
         &self,
     ) -> impl Iterator<Item = (&'a PolicyCharge, &'a Decision)> + Clone + use<'a> {
-        self.charges.iter().zip(self.decisions)
+        let Question {
+            charges, decisions, ..
+        } = self.question;
+        charges.iter().zip(decisions.iter())
     }
 
     /// Returns whether the decisions have meaningful numbers.
     pub(crate) fn has_counted(&self) -> bool {
-        let mut decisions = self.decisions.iter();
+        let mut decisions = self.question.decisions.iter();
         decisions.all(|decision| decision.source.has_counted())
     }
 

@@ -22,8 +22,7 @@ impl Stamp {
         }
         let x_ratelimit = http.answers.x_ratelimit.then(|| {
             // The policy that rejected the request, or else the policy with the fewest remaining tokens.
-            let tightest =
-                decided.tightest_of(|asked| !http.limits.rules[asked.rule].policy.hidden);
+            let tightest = decided.tightest(|asked| !http.limits.rules[asked.rule].policy.hidden);
             tightest.map(|(asked, one)| headers::x_ratelimit(most(http, asked, one), one))
         });
         let x_ratelimit = x_ratelimit.flatten();

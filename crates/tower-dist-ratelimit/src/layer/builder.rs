@@ -9,7 +9,7 @@ use crate::{
     backend::Backend,
     http::{Answers, HttpLimits, ResponseHead, policies_of},
     key::RequestParts,
-    limits::Settings,
+    limits::{Question, Settings},
     setters::shared_setters,
 };
 
@@ -204,8 +204,10 @@ impl<R> RateLimitLayerBuilder<R> {
         let limits = self.settings.build(self.policies)?;
         let mut policies = limits.rules.iter().map(|rule| &rule.policy);
         let varies = policies.any(|policy| policy.dynamic.is_some() || policy.only_if.is_some());
+        let request = Question::default();
+        let none = Decided::new(&limits.rules, &request);
         let http = HttpLimits {
-            policy_field: policies_of(&limits.rules, Decided::none()).filter(|_| !varies),
+            policy_field: policies_of(&limits.rules, none).filter(|_| !varies),
             limits: Arc::new(limits),
             answers: self.answers,
         };

@@ -58,6 +58,10 @@ impl<'a, K: IntoKey> CheckFuture<'a, K> {
                 self.later = Some(Box::new((mem::take(&mut question), undecided)));
                 self.wait(cx)
             }
+            // One policy is the common case, and its decision is copied only once.
+            Outcome::Pass { charged: true } if question.decisions.len() == 1 => {
+                Poll::Ready(Ok(question.decisions[0]))
+            }
             outcome => Poll::Ready(decision(limits, outcome, &mut question)),
         }
     }

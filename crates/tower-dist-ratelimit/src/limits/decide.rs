@@ -4,9 +4,12 @@ use std::{
     time::Duration,
 };
 
-use super::{Applies, Limits, Outcome, PolicyCharge, Question, Rule, Waiting, waiting::LookUp};
+use super::{
+    Applies, Limits, Outcome, PolicyCharge, Question, Rule,
+    question::{LookUps, Waiting},
+};
 use crate::{
-    Decided, Decision, Decisions, Event, Reason, Rejection, Source,
+    Decided, Decision, Decisions, Event, Quota, Reason, Rejection, Source,
     backend::{Answer, BackendError, Bounded, JointDecision},
     key::KeySink,
     ladder::{Fallback, Instead, Leave},
@@ -36,7 +39,7 @@ impl Limits {
         match self.prepare(question, look) {
             Ok(lookups) if lookups.is_empty() => self.ask(question),
             Ok(lookups) => {
-                question.waiting = Some(Waiting::for_quotas(self.timeout, lookups));
+                question.waiting = Some(Waiting::Quotas(lookups));
                 Outcome::Later
             }
             Err(reason) => Outcome::Reject(reason),
@@ -84,7 +87,7 @@ impl Limits {
         &self,
         question: &mut Question,
         mut look: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
-    ) -> Result<Vec<LookUp>, Reason> {
+    ) -> Result<LookUps, Reason> {
         let mut lookups = Vec::new();
         for (number, rule) in self.rules.iter().enumerate() {
             let mut asked = PolicyCharge {
@@ -96,7 +99,10 @@ impl Limits {
             };
             match look(rule, &mut question.sink, &mut asked) {
                 Applies::Yes => {}
-                Applies::WithQuota(quota) => lookups.push((question.charges.len(), quota)),
+                Applies::WithQuota(quota) => {
+                    let quota = Bounded::new(self.timeout, quota);
+                    lookups.push((question.charges.len(), quota));
+                }
                 Applies::No => continue,
                 Applies::Rejects(reason) => {
                     question.charges.clear();
@@ -194,20 +200,30 @@ impl Limits {
     pub(crate) fn poll(&self, question: &mut Question, cx: &mut Context<'_>) -> Poll<Outcome> {
         loop {
             let outcome = match &mut question.waiting {
-                Some(Waiting::Quotas(found)) => match ready!(Pin::new(found).poll(cx)) {
-                    Ok(found) => {
-                        for (place, quota) in found {
-                            question.charges[place].quota = quota;
+                Some(Waiting::Quotas(lookups)) => {
+                    let mut late = None;
+                    lookups.retain_mut(|(place, lookup)| match Pin::new(lookup).poll(cx) {
+                        Poll::Pending => true,
+                        Poll::Ready(Ok(quota)) => {
+                            question.charges[*place].quota = quota.and_then(Quota::usable);
+                            false
                         }
-                        question.waiting = None;
-                        self.ask(question)
-                    }
-                    Err(error) => {
+                        Poll::Ready(Err(error)) => {
+                            late = Some(error);
+                            false
+                        }
+                    });
+                    if let Some(error) = late {
                         self.warn_of_late_quotas();
                         // This is no failure of the backend, which was not queried.
                         self.undecided(question, error)
+                    } else if lookups.is_empty() {
+                        question.waiting = None;
+                        self.ask(question)
+                    } else {
+                        return Poll::Pending;
                     }
-                },
+                }
                 Some(Waiting::Backend(verdict, leave)) => {
                     let leave = *leave;
                     let verdict = ready!(Pin::new(verdict).poll(cx));

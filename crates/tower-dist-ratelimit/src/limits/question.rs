@@ -2,11 +2,11 @@ use std::{ops::Range, time::Duration};
 
 use smallvec::SmallVec;
 
-use super::Waiting;
 use crate::{
     Decisions, Quota,
-    backend::{Answer, Backend, BackendError, Charge, PolicyId},
+    backend::{Answer, Backend, BackendError, Bounded, Charge, JointDecision, PolicyId},
     key::KeySink,
+    ladder::Leave,
 };
 
 /// The charges of one request and the decisions on them. Filled in place, because moving it costs more than the
@@ -23,6 +23,16 @@ pub(crate) struct Question {
     /// The index of the policy that rejects the request because its key is missing.
     pub(crate) keyless: usize,
 }
+
+/// A pending decision: first the quota look-ups, if there are any, then the query of the backend. Each of the two has
+/// the whole timeout, so a slow look-up takes no time from the backend.
+pub(super) enum Waiting {
+    Quotas(LookUps),
+    Backend(Bounded<JointDecision>, Leave),
+}
+
+/// The pending quota look-ups, each with the index of its charge in the question.
+pub(crate) type LookUps = Vec<(usize, Bounded<Option<Quota>>)>;
 
 /// The charge of one policy that applies to the request.
 #[derive(Clone)]

@@ -5,10 +5,10 @@ use bytes::Bytes;
 use super::PolicyCharge;
 use crate::{
     Algorithm, Policy, Quota, Reason,
-    backend::{BoxFuture, PolicyId},
+    backend::PolicyId,
     headers,
     key::{KeySink, RequestParts},
-    policy::{DynamicQuota, MissingKey},
+    policy::{DynamicQuota, LookUp, MissingKey},
     reject::over_quota,
 };
 
@@ -31,7 +31,7 @@ pub(crate) struct Rule {
 pub(crate) enum Applies {
     Yes,
     /// The policy applies, with the quota that the look-up finds.
-    WithQuota(BoxFuture<'static, Option<Quota>>),
+    WithQuota(LookUp),
     No,
     /// The key is missing, and the policy rejects such requests.
     Rejects(Reason),

@@ -11,18 +11,14 @@ use crate::{
 /// A rejected request, the input of a [`RejectionResponse`](crate::RejectionResponse).
 #[derive(Clone, Copy)]
 pub struct Rejection<'a> {
-    rules: &'a [Rule],
-    question: &'a Question,
+    decided: Decided<'a>,
     reason: Reason,
 }
 
 impl<'a> Rejection<'a> {
     pub(crate) fn new(rules: &'a [Rule], question: &'a Question, reason: Reason) -> Self {
-        Self {
-            rules,
-            question,
-            reason,
-        }
+        let decided = Decided::new(rules, question);
+        Self { decided, reason }
     }
 
     /// The reason.
@@ -38,7 +34,7 @@ impl<'a> Rejection<'a> {
         if self.reason != Reason::Misconfigured {
             return None;
         }
-        let rule = self.rules.get(self.question.keyless)?;
+        let rule = self.decided.rules.get(self.decided.question.keyless)?;
         rule.policy.hint()
     }
 
@@ -52,7 +48,7 @@ impl<'a> Rejection<'a> {
     /// probe. `None` if waiting does not help or the wait is unknown.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.question.retry_after()
+        self.decided.question.retry_after()
     }
 
     /// The names of the policies that rejected the request, in the order of the layer. Empty if no policy counted the request.
@@ -69,7 +65,7 @@ impl<'a> Rejection<'a> {
     /// The decisions of all policies, including policies that allowed the request.
     #[must_use]
     pub fn decided(&self) -> Decided<'a> {
-        Decided::new(self.rules, self.question)
+        self.decided
     }
 
     fn rejected(&self) -> impl Iterator<Item = (&'a Rule, &'a Decision)> + use<'a> {

@@ -45,7 +45,6 @@ pub struct ThrottleFuture<S: Service<Req>, Req> {
 pub(super) enum State<S: Service<Req>, Req> {
     Waiting {
         turn: BoxTurn,
-        limits: Arc<Limits>,
         /// `None` after the turn.
         call: Option<(S, Req)>,
     },
@@ -57,22 +56,35 @@ pub(super) enum State<S: Service<Req>, Req> {
     RateLimited(Option<RateLimited>),
 }
 
-pub(super) type BoxTurn =
-    Pin<Box<dyn Future<Output = Result<Question, RateLimited>> + Send + Sync>>;
+pub(super) type BoxTurn = Pin<Box<dyn Future<Output = Result<Paid, RateLimited>> + Send + Sync>>;
 
-/// A charge that is refunded unless the inner service is called.
+/// A request and its charge, which is refunded unless the inner service is called. The question is filled in place, because
+/// moving it costs more than the decision.
 pub(super) struct Paid {
-    limits: Arc<Limits>,
+    pub(super) limits: Arc<Limits>,
+    pub(super) question: Question,
+    /// Whether a drop refunds the charge.
+    refunds: bool,
     /// The time of the charge, if a policy counts in windows.
     since: Option<Instant>,
-    /// `None` after the call.
-    question: Option<Question>,
+}
+
+impl Paid {
+    #[inline]
+    pub(super) fn new(limits: &Arc<Limits>) -> Self {
+        Self {
+            limits: Arc::clone(limits),
+            question: Question::default(),
+            refunds: false,
+            since: None,
+        }
+    }
 }
 
 impl Drop for Paid {
     fn drop(&mut self) {
-        if let Some(question) = &self.question {
-            self.limits.take_back(question, self.since);
+        if self.refunds {
+            self.limits.take_back(&self.question, self.since);
         }
     }
 }
@@ -80,25 +92,23 @@ impl Drop for Paid {
 impl<S: Service<Req>, Req> State<S, Req> {
     /// Returns the state after the wait for the turn has ended.
     #[inline]
-    pub(super) fn decided(
-        decided: Result<Question, RateLimited>,
-        limits: &Arc<Limits>,
-        inner: S,
-        request: Req,
-    ) -> Self {
-        let question = match decided {
-            Ok(question) => question,
-            Err(rejected) => return Self::RateLimited(Some(rejected)),
-        };
-        let mut rules = limits.rules.iter();
+    pub(super) fn decided(decided: Result<Paid, RateLimited>, inner: S, request: Req) -> Self {
+        match decided {
+            Ok(paid) => Self::charged(paid, inner, request),
+            Err(rejected) => Self::RateLimited(Some(rejected)),
+        }
+    }
+
+    /// Waits for the delay of a charged request, and for the inner service.
+    #[inline]
+    pub(super) fn charged(mut paid: Paid, inner: S, request: Req) -> Self {
+        let mut rules = paid.limits.rules.iter();
         let has_windows = rules.any(|rule| rule.policy.algorithm().has_windows());
+        paid.since = has_windows.then(Instant::now);
+        paid.refunds = true;
         Self::Readying {
-            delayed: Delayed::new(limits.delay(&question), inner, request),
-            paid: Paid {
-                limits: Arc::clone(limits),
-                since: has_windows.then(Instant::now),
-                question: Some(question),
-            },
+            delayed: Delayed::new(paid.limits.delay(&paid.question), inner, request),
+            paid,
         }
     }
 }
@@ -113,15 +123,15 @@ where
         let mut state = self.project().state;
         loop {
             let next = match state.as_mut().project() {
-                StateProjection::Waiting { turn, limits, call } => {
+                StateProjection::Waiting { turn, call } => {
                     let decided = ready!(turn.as_mut().poll(cx));
                     let (inner, request) = call.take().expect("polled again after a panic");
-                    State::decided(decided, limits, inner, request)
+                    State::decided(decided, inner, request)
                 }
                 StateProjection::Readying { delayed, paid } => {
                     let inner = ready!(delayed.poll(cx))
                         .map_err(|error| LimitError::Inner(error).known())?;
-                    paid.question = None;
+                    paid.refunds = false;
                     State::Calling(inner)
                 }
                 StateProjection::Calling(inner) => {

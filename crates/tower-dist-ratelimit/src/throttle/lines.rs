@@ -1,5 +1,6 @@
 use std::{
     collections::HashMap,
+    fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -34,9 +35,8 @@ pub(super) struct Supply {
 }
 
 /// The waiting requests: one line for each combination of keys, first come, first served.
-pub(super) struct WaitingLines {
-    pub(super) max_wait: Duration,
-    max_waiters: usize,
+pub(crate) struct WaitingLines {
+    pub(crate) max_waiters: usize,
     /// Number of requests in all lines. If it is zero, a new request takes no lock.
     waiting: AtomicUsize,
     lines: Mutex<HashMap<Vec<u8>, WaitingLine>>,
@@ -53,13 +53,12 @@ struct WaitingLine {
 }
 
 impl WaitingLines {
-    pub(super) fn new(max_wait: Duration, max_waiters: usize) -> Self {
-        Self {
-            max_wait,
+    pub(crate) fn new(max_waiters: usize) -> Arc<Self> {
+        Arc::new(Self {
             max_waiters,
             waiting: AtomicUsize::new(0),
             lines: Mutex::default(),
-        }
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Vec<u8>, WaitingLine>> {
@@ -131,6 +130,15 @@ impl WaitingLine {
         for (behind, own) in self.behind.iter_mut().zip(spacing) {
             *behind = sum(*behind, *own);
         }
+    }
+}
+
+/// Prints no keys.
+impl fmt::Debug for WaitingLines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitingLines")
+            .field("max_waiters", &self.max_waiters)
+            .finish_non_exhaustive()
     }
 }
 

@@ -3,9 +3,12 @@ use std::{future::poll_fn, sync::Arc, time::Duration};
 use smallvec::SmallVec;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::lines::{Outlook, Place, Spacing, Supply, WaitingLines};
+use super::{
+    future::Paid,
+    lines::{Outlook, Place, Spacing, Supply, WaitingLines},
+};
 use crate::{
-    Algorithm, Decision, Event, RateLimited, Reason,
+    Algorithm, Decision, Event, RateLimited, Reason, Waits,
     limits::{Limits, Outcome, PolicyCharge, Question},
     observe::Undecided,
 };
@@ -13,18 +16,16 @@ use crate::{
 /// Waits for the turn of a request. `outcome` is the first decision, or `None` if the request joins a line before its first
 /// decision.
 pub(super) async fn turn(
-    limits: Arc<Limits>,
-    lines: Arc<WaitingLines>,
-    question: Question,
+    waits: Waits,
+    paid: Paid,
     outcome: Option<Outcome>,
-) -> Result<Question, RateLimited> {
-    let mut undecided = Undecided(Some(limits.watch.clone()));
+) -> Result<Paid, RateLimited> {
+    let mut undecided = Undecided(Some(paid.limits.watch.clone()));
     let started = Instant::now();
     let mut turn = Turn {
-        end: started + lines.max_wait,
-        limits,
-        lines,
-        question,
+        end: started + waits.max_wait,
+        lines: waits.lines,
+        paid,
         place: None,
     };
     let outcome = match turn.decide(outcome).await {
@@ -34,17 +35,16 @@ pub(super) async fn turn(
     undecided.0 = None;
     if turn.place.is_some() {
         let waited = started.elapsed();
-        turn.limits.watch.emit(|| Event::Waited(waited));
+        turn.paid.limits.watch.emit(|| Event::Waited(waited));
     }
-    turn.limits.admit(outcome, &turn.question)?;
-    Ok(turn.question)
+    turn.paid.limits.admit(outcome, &turn.paid.question)?;
+    Ok(turn.paid)
 }
 
 /// A request that waits for its turn.
 struct Turn {
-    limits: Arc<Limits>,
     lines: Arc<WaitingLines>,
-    question: Question,
+    paid: Paid,
     /// The latest time at which the turn may come.
     end: Instant,
     place: Option<Place>,
@@ -57,18 +57,18 @@ impl Turn {
             self.wait_for_others().await?;
         }
         loop {
-            let limits = &*self.limits;
+            let limits = &*self.paid.limits;
             let mut answer = outcome
                 .take()
-                .unwrap_or_else(|| limits.ask(&mut self.question));
+                .unwrap_or_else(|| limits.ask(&mut self.paid.question));
             if let Outcome::Later = answer {
-                answer = poll_fn(|cx| limits.poll(&mut self.question, cx)).await;
+                answer = poll_fn(|cx| limits.poll(&mut self.paid.question, cx)).await;
             }
             match answer {
                 Outcome::Reject(reason @ (Reason::Quota | Reason::ReducedCapacity))
                     if !limits.shadow =>
                 {
-                    let wait = self.question.retry_after().ok_or(reason)?;
+                    let wait = self.paid.question.retry_after().ok_or(reason)?;
                     self.wait_for_tokens(wait).await?;
                 }
                 Outcome::Reject(reason) => return Err(reason),
@@ -80,23 +80,23 @@ impl Turn {
     /// Checks the delay of a leaky queue. The queue itself is no longer than the maximum wait, but a late answer of the backend
     /// can delay the request beyond its latest time.
     fn check_delay(&self) -> Result<(), Reason> {
-        let delay = self.limits.delay(&self.question);
+        let delay = self.paid.limits.delay(&self.paid.question);
         let due = Instant::now().checked_add(delay);
-        if delay.is_zero() || due.is_some_and(|due| due <= self.end + self.limits.timeout) {
+        if delay.is_zero() || due.is_some_and(|due| due <= self.end + self.paid.limits.timeout) {
             return Ok(());
         }
-        self.limits.take_back(&self.question, None);
+        self.paid.limits.take_back(&self.paid.question, None);
         Err(Reason::TooLong)
     }
 
     /// Waits until the tokens have returned, or until the requests before this one have left.
     async fn wait_for_tokens(&mut self, wait: Duration) -> Result<(), Reason> {
         let now = Instant::now();
-        let turn = wait.saturating_add(queue(&self.limits, &self.question));
+        let turn = wait.saturating_add(queue(&self.paid.limits, &self.paid.question));
         if now.checked_add(turn).is_none_or(|turn| turn > self.end) {
             return Err(Reason::TooLong);
         }
-        let outlook = outlook(&self.limits, &self.question, now);
+        let outlook = outlook(&self.paid.limits, &self.paid.question, now);
         match &self.place {
             Some(place) => place.sees(outlook),
             None => self.place = self.join(Some(outlook))?,
@@ -117,11 +117,11 @@ impl Turn {
     }
 
     fn join(&self, outlook: Option<Outlook>) -> Result<Option<Place>, Reason> {
-        let charges = self.question.charges.iter();
+        let charges = self.paid.question.charges.iter();
         let spacing: Spacing = charges
-            .map(|asked| time(&self.limits, asked, asked.cost))
+            .map(|asked| time(&self.paid.limits, asked, asked.cost))
             .collect();
-        let key = line(&self.question);
+        let key = line(&self.paid.question);
         self.lines.join(&key, &spacing, outlook, self.end)
     }
 }
