@@ -7,10 +7,9 @@ mod server;
 
 use std::io;
 
-use self::server::Server;
 pub(crate) use self::server::serve;
 use crate::report::{BARE, OURS, Row};
-use crate::wrk::{self, Subject};
+use crate::wrk::{Subject, Wrk};
 
 const WITHOUT_FIELDS: &str = "axum hello, header key, without fields";
 const WITH_FIELDS: &str = "axum hello, header key, with fields";
@@ -34,20 +33,21 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 fn measure() -> io::Result<Vec<Row>> {
-    let server = Server::start()?;
-    let subject = |case, name, path| Subject::new(case, name, server.port(), path);
-    let without_fields = wrk::rows([
+    let wrk = Wrk::find()?;
+    let server = server::start()?;
+    let subject = |case, name, path| Subject::new(case, name, &server, path);
+    let without_fields = wrk.rows([
         subject(WITHOUT_FIELDS, BARE, server::BARE),
         subject(WITHOUT_FIELDS, OURS, server::OURS),
         subject(WITHOUT_FIELDS, TOWER_GOVERNOR, server::GOVERNOR).goal(EQUAL),
     ])?;
-    let with_fields = wrk::rows([
+    let with_fields = wrk.rows([
         subject(WITH_FIELDS, BARE, server::BARE),
         subject(WITH_FIELDS, OURS, server::OURS_WITH_FIELDS),
         subject(WITH_FIELDS, TOWER_GOVERNOR, server::GOVERNOR_WITH_FIELDS).goal(EQUAL),
         subject(WITH_FIELDS, CONSTANT, server::FIELDS).goal(NEARLY_CONSTANT),
     ])?;
-    let rejecting = wrk::rows([
+    let rejecting = wrk.rows([
         subject(REJECTING, BARE, server::BARE),
         subject(REJECTING, OURS, server::OURS_REJECTING),
         subject(REJECTING, TOWER_GOVERNOR, server::GOVERNOR_REJECTING),

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tests::servers::{Server, free_port};
 
 use crate::report::{BARE, OURS, Row};
-use crate::wrk::{self, CORES, Subject};
+use crate::wrk::{CORES, Subject, Wrk};
 
 const CASE: &str = "gateway, all layers";
 
@@ -25,6 +25,7 @@ const NEARLY_BARE: f64 = 1.11;
 ///
 /// Returns an error if the gateway is not built, or if `nginx` or `wrk` is not installed.
 pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
+    let wrk = Wrk::find()?;
     let gateway = beside_this_program("gateway")?;
     let mut nginx = Command::new("nginx");
     let version = nginx.arg("-v").stderr(Stdio::null()).status();
@@ -36,10 +37,10 @@ pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
     let nginx = start_nginx(CORES[0], forward, upstream.port())?;
     let ours = start_gateway(&gateway, upstream.port(), &[]);
     let bare = start_gateway(&gateway, upstream.port(), &["--bare"]);
-    Ok(wrk::rows([
-        Subject::whole(CASE, OURS, &ours),
-        Subject::whole(CASE, BARE, &bare).goal(NEARLY_BARE),
-        Subject::whole(CASE, "nginx", &nginx),
+    Ok(wrk.rows([
+        Subject::new(CASE, OURS, &ours, "/"),
+        Subject::new(CASE, BARE, &bare, "/").goal(NEARLY_BARE),
+        Subject::new(CASE, "nginx", &nginx, "/"),
     ])?)
 }
 

@@ -38,8 +38,8 @@ struct Args {
     #[arg(long)]
     json: bool,
     /// Used when this program starts itself: serve the paths that `wrk` requests.
-    #[arg(long, hide = true)]
-    serve: bool,
+    #[arg(long, hide = true, value_name = "PORT")]
+    serve: Option<u16>,
     #[command(flatten)]
     job: Job,
 }
@@ -83,8 +83,8 @@ fn cases(only: Option<Group>) -> Vec<Case> {
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
     let mut cases = cases(args.only);
-    if args.serve {
-        return Ok(axum::serve()?);
+    if let Some(port) = args.serve {
+        return Ok(axum::serve(port)?);
     }
     if args.job.run(&mut cases) {
         return Ok(());

@@ -18,11 +18,9 @@ const ROUNDS: usize = 5;
 pub(crate) struct Subject<'a> {
     case: &'static str,
     name: &'static str,
-    port: u16,
+    server: &'a Server,
     path: &'static str,
     goal: Option<f64>,
-    /// The process whose time is measured.
-    server: Option<&'a Server>,
     loads: Vec<Load>,
 }
 
@@ -34,46 +32,20 @@ struct Load {
     busy: Duration,
 }
 
-/// Measures the subjects in turn in each round, so that other work on the machine affects all of them.
-///
-/// # Errors
-///
-/// Returns an error if `wrk` or `taskset` is not installed or fails.
-pub(crate) fn rows<const N: usize>(mut subjects: [Subject<'_>; N]) -> io::Result<Vec<Row>> {
-    let wrk = Wrk::find()?;
-    eprintln!("{}: {ROUNDS} rounds of {N} subjects", subjects[0].case);
-    for _ in 0..ROUNDS {
-        for subject in &mut subjects {
-            let load = wrk.load(subject)?;
-            subject.loads.push(load);
-        }
-    }
-    Ok(subjects.into_iter().map(Subject::row).collect())
-}
-
 impl<'a> Subject<'a> {
     pub(crate) fn new(
         case: &'static str,
         name: &'static str,
-        port: u16,
+        server: &'a Server,
         path: &'static str,
     ) -> Self {
         Self {
             case,
             name,
-            port,
+            server,
             path,
             goal: None,
-            server: None,
             loads: Vec::new(),
-        }
-    }
-
-    /// A server that serves nothing else, whose processor time is measured.
-    pub(crate) fn whole(case: &'static str, name: &'static str, server: &'a Server) -> Self {
-        Self {
-            server: Some(server),
-            ..Self::new(case, name, server.port(), "/")
         }
     }
 
@@ -98,7 +70,7 @@ impl<'a> Subject<'a> {
             ns_median: median.map(nanos),
             ns_max: self.loads.first().map(nanos),
             per_second: self.loads.last().map(|load| load.per_second),
-            server_cpu_us: self.server.map(|_| per_request),
+            server_cpu_us: Some(per_request),
             goal: self.goal.map(Goal::Share),
             ..Row::new(self.case, self.name)
         }
@@ -106,13 +78,13 @@ impl<'a> Subject<'a> {
 }
 
 /// An installed `wrk`.
-struct Wrk(());
+pub(crate) struct Wrk(());
 
 impl Wrk {
     /// # Errors
     ///
     /// Returns an error if `wrk` or `taskset` does not start.
-    fn find() -> io::Result<Self> {
+    pub(crate) fn find() -> io::Result<Self> {
         for tool in ["wrk", "taskset"] {
             let mut version = Command::new(tool);
             version
@@ -126,19 +98,38 @@ impl Wrk {
         Ok(Self(()))
     }
 
+    /// Measures the subjects in turn in each round, so that other work on the machine affects all of them.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `wrk` fails.
+    pub(crate) fn rows<const N: usize>(
+        &self,
+        mut subjects: [Subject<'_>; N],
+    ) -> io::Result<Vec<Row>> {
+        eprintln!("{}: {ROUNDS} rounds of {N} subjects", subjects[0].case);
+        for _ in 0..ROUNDS {
+            for subject in &mut subjects {
+                let load = Self::load(subject)?;
+                subject.loads.push(load);
+            }
+        }
+        Ok(subjects.into_iter().map(Subject::row).collect())
+    }
+
     /// A second of requests over 64 persistent connections.
     ///
     /// # Errors
     ///
     /// Returns an error if `wrk` fails.
-    fn load(&self, subject: &Subject<'_>) -> io::Result<Load> {
-        let Subject { port, path, .. } = subject;
-        let busy = || Duration::from_micros(subject.server.map_or(0, Server::cpu_micros));
+    fn load(subject: &Subject<'_>) -> io::Result<Load> {
+        let Subject { server, path, .. } = subject;
+        let busy = || Duration::from_micros(server.cpu_micros());
         let before = busy();
         let output = Command::new("taskset")
             .args(["-c", CORES[1], "wrk", "-t1", "-c64", "-d1s"])
             .args(["-H", "x-api-key: client-00000042"])
-            .arg(format!("http://127.0.0.1:{port}{path}"))
+            .arg(format!("http://127.0.0.1:{}{path}", server.port()))
             .stdin(Stdio::null())
             .output()?;
         let report = String::from_utf8_lossy(&output.stdout);

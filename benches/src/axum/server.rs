@@ -1,13 +1,12 @@
 use std::convert::Infallible;
-use std::io::{self, BufRead, BufReader};
-use std::net::{Ipv4Addr, TcpListener};
-use std::process::{Child, Command, Stdio};
-use std::{env, thread};
+use std::net::Ipv4Addr;
+use std::{env, io};
 
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use axum::{Router, routing::Route, routing::get};
 use http::{HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE, header::RETRY_AFTER};
+use tests::servers::{Server, free_port};
 use tower::layer::layer_fn;
 use tower::util::{MapResponseLayer, service_fn};
 use tower_dist_ratelimit::{Quota, ResponseHeaders};
@@ -27,74 +26,38 @@ pub(super) const GOVERNOR: &str = "/tower_governor";
 pub(super) const GOVERNOR_WITH_FIELDS: &str = "/tower_governor/fields";
 pub(super) const GOVERNOR_REJECTING: &str = "/tower_governor/rejecting";
 
-/// A server in its own process.
-pub(super) struct Server {
-    process: Child,
-    port: u16,
-}
-
-impl Server {
-    /// # Errors
-    ///
-    /// Returns an error if the process does not start or does not print its port.
-    pub(super) fn start() -> io::Result<Self> {
-        let mut serving = Command::new("taskset");
-        serving
-            .args(["-c", CORES[0]])
-            .arg(env::current_exe()?)
-            .arg("--serve");
-        let mut process = serving
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut line = String::new();
-        if let Some(output) = process.stdout.take() {
-            BufReader::new(output).read_line(&mut line)?;
-        }
-        let port = line
-            .trim()
-            .parse()
-            .map_err(|_| io::Error::other("the server does not listen"))?;
-        Ok(Self { process, port })
-    }
-
-    pub(super) fn port(&self) -> u16 {
-        self.port
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // The server stops when its input ends. It may have stopped already.
-        drop(self.process.stdin.take());
-        let _ = self.process.wait();
-    }
-}
-
-/// Serves on one thread until standard input ends, and prints the port.
+/// Starts a server in its own process.
 ///
 /// # Errors
 ///
-/// Returns an error if no port is free.
-pub(crate) fn serve() -> io::Result<()> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    listener.set_nonblocking(true)?;
-    println!("{}", listener.local_addr()?.port());
+/// Returns an error if the path of this program is unknown.
+pub(super) fn start() -> io::Result<Server> {
+    let program = env::current_exe()?;
+    let command = [
+        "taskset",
+        "-c",
+        CORES[0],
+        &program.to_string_lossy(),
+        "--serve",
+    ];
+    Ok(Server::start_on(free_port, |port| {
+        let command = command.into_iter().chain([port]);
+        command.map(str::to_owned).collect()
+    }))
+}
+
+/// Serves on one thread.
+///
+/// # Errors
+///
+/// Returns an error if the port is not free.
+pub(crate) fn serve(port: u16) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let (ended, end) = tokio::sync::oneshot::channel();
-    thread::spawn(move || {
-        // The input carries no data.
-        let _ = io::copy(&mut io::stdin(), &mut io::sink());
-        let _ = ended.send(());
-    });
     runtime.block_on(async {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        tokio::select! {
-            served = axum::serve(listener, routes()) => served,
-            _ = end => Ok(()),
-        }
+        let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        axum::serve(listener, routes()).await
     })
 }
 

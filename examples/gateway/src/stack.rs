@@ -10,7 +10,6 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tower::timeout::TimeoutLayer;
-use tower::util::option_layer;
 use tower::{BoxError, ServiceBuilder};
 use tower_dist_ratelimit::backend::Backend;
 use tower_dist_ratelimit::key::{self, KeyExtractor};
@@ -155,9 +154,12 @@ pub(crate) fn gateway(
 
     let app = Router::new()
         .fallback(forward)
-        .with_state(Proxy::new(upstream, outbound)?)
+        .with_state(Proxy::new(upstream, outbound)?);
+    let app = match layers.limit {
         // Around everything: a rejected request costs no body, no attempt and no upstream.
-        .layer(option_layer(layers.limit.then_some(limits)));
+        true => app.layer(limits),
+        false => app,
+    };
     Ok(Gateway {
         app,
         limit: limit_mode,
