@@ -16,11 +16,11 @@ use crate::{
     operation::{Operation, Verb},
 };
 
-/// Keeps the limits of a whole fleet in Memcached.
+/// A backend that keeps the limits of a whole fleet in Memcached.
 ///
-/// Memcached runs no scripts. It adds to counters, and it writes a value if the value is unchanged. Fixed windows are
-/// counters; all other algorithms are values, written by compare-and-swap. Neither ever admits more than the limit, with any
-/// number of processes.
+/// Memcached runs no scripts, but it adds to counters, and writes a value only if the value is unchanged. Fixed windows
+/// are counters. All other algorithms are values, written by compare-and-swap. With both, concurrent requests of any
+/// number of processes never exceed the limit.
 ///
 /// ```no_run
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, key};
@@ -36,31 +36,33 @@ use crate::{
 /// # }
 /// ```
 ///
-/// A clone is another handle on the same connections.
+/// Clones share the connections.
 ///
 /// # Algorithms
 ///
-/// | algorithm | kept as | round trips | clock |
+/// | algorithm | stored as | round trips | clock |
 /// |---|---|---|---|
 /// | [`fixed_window_from_first_request`](Policy::fixed_window_from_first_request), whole seconds from 2 s to below 30 days | a counter that expires with its window | 1 | the server's |
 /// | [`fixed_window`](Policy::fixed_window), [`fixed_window_staggered`](Policy::fixed_window_staggered) | a counter per window | 1 | this machine's |
 /// | all others, and `fixed_window_from_first_request` with other windows | a value of a [`CasBackend`], written by compare-and-swap | 2, more while other processes change the key; 1 for a rejection | this machine's |
 /// | several policies in a set | one value per key | as in the row above | this machine's |
 ///
-/// Waits are exact except for a window that the server ends. The server's clock ticks once a second. So such a window is up to
-/// a second longer than configured, and its waits are whole seconds, rounded up.
+/// Waits are exact, except in a window that the server's clock ends. That clock ticks once a second. So such a window
+/// is up to a second longer than configured, and its waits are whole seconds, rounded up.
 ///
 /// # Counters
 ///
-/// A charge adds its cost to the window. If the count exceeds the limit, another round trip takes the cost back. So a rejected
-/// request leaves the count unchanged. Until then, another request that would fit can be rejected; the same holds while a
-/// charge reserves [`up_to`](tower_dist_ratelimit::backend::Charge::up_to) more tokens than it is granted. This cannot happen if all requests have
-/// the same cost and reserve no more. The [deny cache](tower_dist_ratelimit::RateLimitLayerBuilder::deny_cache) extends such a rejection by up
-/// to a second.
+/// A charge adds its cost to the window's count. If the count then exceeds the limit, the request is rejected, and
+/// another round trip takes the cost back. So a rejected request leaves the count unchanged in the end.
+///
+/// Until the cost is taken back, another request that would fit can be rejected. The same holds while a charge reserves
+/// [more tokens](tower_dist_ratelimit::backend::Charge::up_to) than it is granted. The [deny
+/// cache](tower_dist_ratelimit::RateLimitLayerBuilder::deny_cache) extends such a rejection by up to a second. None of
+/// this happens if all requests have the same cost and reserve no more than their cost.
 ///
 /// A window that the server ends may end before the cost is taken back. So the cost is taken back only from an unchanged
 /// window. If other processes change the window during 16 attempts, or if the connection is lost, the cost stays charged
-/// until the window ends. Quotas that differ by key may lower or raise the limit at any time.
+/// until the window ends. Dynamic quotas may lower or raise the limit at any time.
 ///
 /// # Values
 ///
@@ -68,38 +70,41 @@ use crate::{
 /// log. A charge that loses races is retried for the
 /// [answer timeout](crate::MemcachedBuilder::answer_timeout). If hundreds of processes charge one key concurrently, use a fixed window.
 ///
-/// A refund that finds a full queue or loses its races is retried for 5 s while the connection lasts, and then
-/// [counted](Self::lost_corrections) as lost. A policy that is in two sets, or in a set and alone, has a count in each.
+/// If a refund finds a full queue or loses its races, it is retried for 5 s, as long as the connection lasts. After
+/// that it [counts](Self::lost_corrections) as lost. A policy that is in two sets, or in a set and alone, has a
+/// separate count in each.
 ///
 /// # Clocks
 ///
-/// Decisions by this machine's clock need a fleet whose clocks agree. NTP keeps them within milliseconds. If the fastest clock
-/// is ahead of the slowest one by `s`, then any time `D` admits at most the tokens that the algorithm admits in `D + s`. The
-/// machine with the slowest clock waits up to `s` longer than it has to. Windows begin at multiples of their length since the
-/// start of 2020 (UTC).
+/// Decisions by this machine's clock need a fleet whose clocks agree. NTP keeps them within milliseconds. If the
+/// fastest clock is ahead of the slowest one by `s`, then an interval `D` admits at most the tokens that the algorithm
+/// admits in `D + s`. The machine with the slowest clock may reject requests for up to `s` too long. Windows begin at
+/// multiples of their length since the start of 2020 (UTC).
 ///
-/// A window is kept for a minute longer than it counts, at most twice its length. A process whose clock is behind by more can
-/// find its window forgotten. After a clock jumps back, a counter admits no more than a machine that is as far behind, and
-/// a value admits nothing more. A clock that was far ahead blocks a key only until the item expires by the server's clock.
+/// After its end, a window is kept for the length of the window, at most for a minute. A process whose clock is further
+/// behind can find its window deleted. If a clock jumps back, a value admits no more than before, and a counter admits
+/// as much as a machine whose clock is that far behind. A clock that was far ahead blocks a key only until the item
+/// expires by the server's clock.
 ///
 /// # Keys and values
 ///
-/// Keys are `prefix:version:hash:policy`, followed by the number of the window if windows have numbers. The hash is 128 bits
-/// of the BLAKE3 of the caller's key. So keys have one length, are the same on every machine, and do not reveal the client to a
-/// reader who cannot guess it. The last part of a set's key is a hash of its policies' names.
+/// Keys are `prefix:layout:hash:policy`. For windows that this machine's clock ends, the number of the window follows.
+/// The hash is 128 bits of the BLAKE3 of the caller's key. So keys have one length, are the same on every machine, and
+/// reveal a client only to a reader who can guess the caller's key. The key of a set ends in a hash that names its
+/// policies.
 ///
-/// A counter takes 120 to 150 bytes on the server, a bucket 150 bytes, and a log up to 72 KiB. Each item expires, except items
-/// that would expire after 2038. A rejected request leaves no change, and a request of zero cost writes nothing. Foreign values count as zero
-/// and are replaced.
+/// A counter takes 120 to 150 bytes on the server, a bucket 150 bytes, and a log up to 72 KiB. Every item expires,
+/// unless its end is after 2038. A request of zero cost writes nothing. A value that this backend did not write counts
+/// as zero and is replaced.
 ///
-/// A policy that is deployed with another limit keeps its counts, also while instances with the old limit run. The count starts
-/// from zero if the window gets another length, or the policy another name or algorithm.
+/// A policy that is deployed with another limit keeps its counts, even while instances with the old limit run. If the
+/// window gets another length, or the policy another name or algorithm, the count starts from zero.
 ///
-/// A full Memcached evicts the items that were not used for longest. Their limits then start from zero, which admits more; a
-/// flood of new keys can cause this. Provide memory for all keys that are limited at the same time, and watch the
-/// server's `evictions`. With `-M` the server reports an error instead of evicting, and
-/// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides about new keys. If a counter is evicted and recreated between a charge and its
-/// return, the returned tokens are admitted once more.
+/// A full Memcached evicts the least recently used items. Their limits then start from zero, so more requests are
+/// admitted. A flood of new keys can cause this. Provide memory for all keys that are limited at the same time, and
+/// watch the server's `evictions`. With `-M` the server reports an error instead of evicting, and
+/// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides about new keys. If a counter is evicted and recreated
+/// between a charge and its refund, the refunded tokens are admitted once more.
 ///
 /// # Servers
 ///
@@ -109,9 +114,9 @@ use crate::{
 ///
 /// # Failures
 ///
-/// While there is no connection, every decision fails immediately. The backend reconnects after 50 ms, then at intervals
-/// that double up to 1 s, with full jitter. An attempt that hangs delays the next one by at most 1 s, while fewer than
-/// five hang. The backend replaces a connection in these cases:
+/// While there is no connection, every decision fails immediately. The backend reconnects after at most 50 ms, then
+/// after delays that double up to 1 s, with full jitter. An attempt that hangs delays the next one by at most 1 s; at
+/// most five attempts run concurrently. The backend replaces a connection in these cases:
 ///
 /// - the connection is closed;
 /// - an answer does not come [in time](crate::MemcachedBuilder::answer_timeout);
@@ -122,18 +127,18 @@ use crate::{
 ///
 /// # Cost
 ///
-/// A backend has one task and one connection per server, which end with the last handle. Requests do not wait for each
-/// other's answers. Sets with different keys, and corrections, take a task for each request, at most 8,192 at a time.
+/// A backend has one task and one connection per server, which end with the last clone. Requests do not wait for each
+/// other's answers. A correction, and a request with several keys, takes a task; there are at most 8,192 such tasks.
 ///
-/// A decision allocates its future, its command, a place for the answer, and on a counter its operation. A rejection by a
-/// counter also takes a task.
+/// A decision allocates its future, its command and a channel for the answer. A decision by a counter allocates its
+/// operation, too, and a rejection by a counter takes a task.
 ///
 /// # Errors
 ///
 /// Building a limiter fails with:
 ///
 /// - a fixed window whose limit is above 2⁴⁸;
-/// - sliding window logs of a set that hold more than 4,000 tokens together;
+/// - a set whose sliding window logs hold more than 4,000 tokens together;
 /// - a [`Quota`](tower_dist_ratelimit::Quota) that is invalid for its algorithm;
 /// - a set of more than 16 policies.
 #[derive(Clone)]
@@ -141,7 +146,7 @@ pub struct Memcached {
     servers: Servers,
     prefix: Arc<str>,
     registry: Arc<Registry<Kept>>,
-    /// The corrections of counters.
+    /// Corrections of counters that are in progress.
     corrections: Transactions,
     values: Arc<CasBackend<Items>>,
 }
@@ -150,17 +155,18 @@ pub struct Memcached {
 enum Kept {
     /// The set has one policy, and each of its windows is a counter.
     Counted(Arc<Counted>),
-    /// The states are values of the [`CasBackend`], where the policies have these ids.
+    /// The states are values of the [`CasBackend`]. These are the policies' ids there.
     Values(Vec<PolicyId>),
 }
 
 impl Memcached {
-    /// Returns the number of lost corrections since the backend was made. Corrections are the caller's own, and refunds of
-    /// tokens that one policy took for a request that another policy rejected.
+    /// Returns the number of corrections that were lost since the backend was created. Corrections are those of
+    /// callers, and refunds of tokens that one policy took when another policy rejected the request.
     ///
-    /// A correction is given up if its connection is lost, if the server answers with an error, or if its queue has had no
-    /// room for 5 s. A refund that is given up leaves its tokens charged, which admits less and not more. A correction that
-    /// fails before it is sent is not counted, because its caller gets the error immediately.
+    /// A correction is lost if its connection is lost, if the server answers with an error, or if its queue has had no
+    /// room for 5 s. A lost refund leaves its tokens charged, so fewer requests are admitted. A lost extra charge takes
+    /// no tokens, so more are admitted. A correction that fails before it is sent is not counted, because its caller
+    /// gets the error.
     ///
     /// # Example
     ///
@@ -178,9 +184,10 @@ impl Memcached {
         self.corrections.lost() + self.values.lost_corrections()
     }
 
-    /// Waits until the corrections in progress are made or given up, at most `limit`.
+    /// Waits until no correction is in progress, at most `limit`.
     ///
-    /// Refunds outlive the requests that owe them, but not the runtime. So call this at shutdown, after the last request.
+    /// A refund continues after its request has ended, but not after the runtime has shut down. So call this at
+    /// shutdown, after the last request.
     ///
     /// # Errors
     ///
@@ -188,7 +195,8 @@ impl Memcached {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the wait only. During the wait, requests of several keys and new corrections fail.
+    /// Dropping the future ends only the wait; the corrections continue. During the wait, requests with several keys
+    /// and new corrections fail.
     ///
     /// # Example
     ///
@@ -227,7 +235,7 @@ impl Memcached {
         }
     }
 
-    /// An operation on a policy's counter.
+    /// Returns an operation on the counter of the charge's key.
     fn operation(&self, rule: &Arc<Counted>, charge: &Charge<'_>, verb: Verb) -> Operation {
         let tag = tag(charge.key);
         let mut keyless = Charge::new(charge.policy, &[], charge.cost).up_to(charge.up_to);
@@ -242,7 +250,8 @@ impl Memcached {
         }
     }
 
-    /// Returns the charges with the ids of their policies in the [`CasBackend`]. Fails if a server of their keys is down.
+    /// Converts charges to the ids that the policies have in the [`CasBackend`]. Fails if a server of the keys is not
+    /// connected.
     fn renamed<'a>(
         &self,
         charges: &[Charge<'a>],

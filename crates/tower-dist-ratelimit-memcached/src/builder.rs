@@ -10,10 +10,10 @@ use super::{
 };
 
 impl Memcached {
-    /// Connects to one server or several in the background. Returns immediately.
+    /// Connects to one or several servers in the background, and returns immediately.
     ///
-    /// Use this to start a service: the service also starts during an outage of the servers. Until the first connection
-    /// every decision fails immediately, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. See
+    /// Use this in a service, so that the service also starts during an outage of the servers. Until the first
+    /// connection every decision fails immediately, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. See
     /// [`MemcachedBuilder::connect_lazy`].
     ///
     /// # Default
@@ -31,8 +31,8 @@ impl Memcached {
         Self::builder(url).connect_lazy()
     }
 
-    /// Connects like [`connect_lazy`](Self::connect_lazy), and fails if a server is unreachable now. This is for tools and
-    /// tests that need the servers.
+    /// Connects to one or several servers, and fails if one of them is unreachable. Use this in tools and tests that
+    /// need the servers; services use [`connect_lazy`](Self::connect_lazy).
     ///
     /// # Default
     ///
@@ -49,7 +49,7 @@ impl Memcached {
         Self::builder(url).connect().await
     }
 
-    /// Returns a builder, which has further settings.
+    /// Returns a builder of a connection to the servers of `url`.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -111,11 +111,11 @@ impl MemcachedBuilder {
         self
     }
 
-    /// Maximum time for an answer of the server, above zero. A later answer makes the backend reconnect.
+    /// Maximum time until the server answers a command, above zero. If an answer takes longer, the backend reconnects.
     ///
-    /// A compare-and-swap that loses races is retried for at most the same time. The layer has a shorter
-    /// [timeout](tower_dist_ratelimit::RateLimitLayerBuilder::backend_timeout) by default, after which the request no longer waits. If
-    /// the answer to a charge comes after the layer's timeout, the request may be charged although it has timed out.
+    /// A compare-and-swap that loses races is retried for at most the same time. The layer's own
+    /// [timeout](tower_dist_ratelimit::RateLimitLayerBuilder::backend_timeout) is shorter by default, and ends the wait
+    /// of a request before. Such a request may still be charged.
     ///
     /// # Default
     ///
@@ -125,12 +125,12 @@ impl MemcachedBuilder {
         self
     }
 
-    /// Connects to all servers, and fails if a server is unreachable now. A service that should start during an outage
+    /// Connects to all servers, and fails if one of them is unreachable. A service that should start during an outage
     /// uses [`connect_lazy`](Self::connect_lazy).
     ///
     /// # Errors
     ///
-    /// See [`ConnectError`]. An invalid prefix, or a timeout of zero.
+    /// An invalid prefix, a timeout of zero, or any other cause that [`ConnectError`] lists.
     ///
     /// # Panics
     ///
@@ -145,11 +145,11 @@ impl MemcachedBuilder {
         Ok(Memcached::new(servers.into(), prefix, self.timeouts.answer))
     }
 
-    /// Connects to all servers in the background, and returns immediately. Use this to start a service: the service also
-    /// starts during an outage of the servers.
+    /// Connects to all servers in the background, and returns immediately. Use this in a service, so that the service
+    /// also starts during an outage of the servers.
     ///
-    /// Until the first connection to a server every decision on its keys fails immediately, and
-    /// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. Nothing is sent or resolved here.
+    /// Until the first connection to a server, every decision on its keys fails immediately, and
+    /// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. Host names are resolved in the background, too.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Limiter, Policy, Quota, Source};
@@ -187,7 +187,7 @@ impl MemcachedBuilder {
         ))
     }
 
-    /// Checks all settings. Returns the servers with the seeds of their names.
+    /// Checks all settings. Returns the servers, each with the [`seed`] of its name.
     fn targets(&self, prefix: &Arc<str>) -> Result<Vec<(u64, Target)>, ConnectError> {
         let addresses = target::parse(&self.url)?;
         check_prefix(&self.prefix)?;

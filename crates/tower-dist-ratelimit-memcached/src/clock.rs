@@ -1,6 +1,7 @@
 use tower_dist_ratelimit::backend::toolkit::EPOCH;
 
-/// Seconds that an item is kept longer: the server's clock ticks once a second, and a command takes time to arrive.
+/// Seconds by which an item outlasts its time: the server's clock ticks once a second, and a command takes time to
+/// arrive.
 pub(super) const SLACK: u64 = 2;
 
 /// Converts a time in nanoseconds since the [`EPOCH`] to seconds since 1970.
@@ -8,5 +9,5 @@ pub(super) fn unix(nanos: u64) -> u64 {
     EPOCH.as_secs() + nanos / 1_000_000_000
 }
 
-/// Returns the time in nanoseconds since the [`EPOCH`]. Tests have machines with other clocks.
+/// A function that returns the time in nanoseconds since the [`EPOCH`]. Tests replace the wall clock.
 pub(super) type Clock = fn() -> u64;

@@ -14,30 +14,31 @@ use super::{
     request::Ttl,
 };
 
-/// The highest limit of a window. Reservations and debts can exceed it; the server's counters wrap at 2⁶⁴.
+/// Maximum limit of a window. Reserved tokens and debts can raise a count above it, and the server's counters wrap at
+/// 2⁶⁴.
 pub(super) const MOST: u64 = 1 << 48;
 
-/// Upper bound for windows from the first request: the server reads a longer time to live as a date.
+/// Upper bound of a window that begins with the first request: the server reads a longer time to live as a date.
 const LONGEST_FROM_FIRST: Duration = Duration::from_secs(30 * 86_400);
 
-/// A policy of its own set whose fixed windows are counters, each in an item of its own.
+/// A policy that is decided alone, and whose fixed windows are counters. Each window of a key is a Memcached item.
 pub(super) struct Counted {
     pub(super) keys: Keys,
     quota: Quota,
     windows: Windows,
 }
 
-/// The beginning of a policy's windows.
+/// When a policy's windows begin.
 #[derive(Clone, Copy)]
 enum Windows {
-    /// The first request of a key. The item expires with its window, whose length is in seconds.
+    /// At a key's first request. The item expires with its window, whose length in seconds is the value.
     FromFirst(u64),
-    /// Multiples of the length. With `staggered`, each key has its own offset.
+    /// At multiples of the length. If `staggered`, each key has its own offset.
     Aligned { staggered: bool },
 }
 
 impl Counted {
-    /// Returns `None` if a counter cannot count the policy's windows.
+    /// Returns `None` if the policy has no fixed windows, or windows that a counter cannot count.
     ///
     /// # Errors
     ///
@@ -73,7 +74,7 @@ impl Counted {
         }))
     }
 
-    /// Returns the limit of this quota, or of the policy's own quota.
+    /// Returns the limit of `quota`, or of the policy's own quota if that is `None`.
     pub(super) fn limit(&self, quota: Option<Quota>) -> u64 {
         let quota = quota.unwrap_or(self.quota);
         match quota.burst_size() {
@@ -82,7 +83,7 @@ impl Counted {
         }
     }
 
-    /// Returns the number of the present window and its remaining time, if windows have numbers.
+    /// Returns the number of the present window and its remaining time. `None` if windows begin at the first request.
     pub(super) fn present(&self, nanos: u64, tag: &Tag) -> Option<(u64, Duration)> {
         let Windows::Aligned { staggered } = self.windows else {
             return None;
@@ -111,7 +112,7 @@ impl Counted {
         Ttl::seconds(seconds, unix(nanos))
     }
 
-    /// Returns the length of a window that the server ends.
+    /// Returns the length of the windows, if the server ends them. `None` for aligned windows.
     pub(super) fn server_window(&self) -> Option<Duration> {
         match self.windows {
             Windows::FromFirst(seconds) => Some(Duration::from_secs(seconds)),
@@ -119,7 +120,8 @@ impl Counted {
         }
     }
 
-    /// Returns whether an item with this time to live can be a window of this policy. Foreign items may never expire.
+    /// Returns whether an item with this time to live can be a window of this policy. An item of another program may
+    /// never expire, or live longer.
     pub(super) fn ends(&self, ttl: Option<i64>) -> bool {
         let Windows::FromFirst(seconds) = self.windows else {
             return true;
@@ -128,7 +130,8 @@ impl Counted {
         ttl.is_some_and(|ttl| ttl <= seconds + 1)
     }
 
-    /// Decides by the count of this window before the charge. `ttl` is the item's time to live in seconds.
+    /// Decides on a charge. `count` is the count of window `number` before the charge, and `ttl` is the item's time to
+    /// live in seconds.
     pub(super) fn decide(
         &self,
         count: u64,
@@ -140,7 +143,8 @@ impl Counted {
         let ttl = ttl.and_then(|ttl| u64::try_from(ttl).ok());
         let (count, left) = match self.present(nanos, tag) {
             Some((present, left)) if Some(present) <= number => {
-                // The clock has jumped back if the window is ahead, and the window then ends later.
+                // If the charged window is later than the present one, the clock has jumped back. The charged window
+                // then ends that many windows later.
                 let ahead = number.unwrap_or(present) - present;
                 let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
                 let ahead = self.quota.window().saturating_mul(ahead);

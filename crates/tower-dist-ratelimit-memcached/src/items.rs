@@ -23,7 +23,7 @@ pub(super) struct Items {
 }
 
 impl Items {
-    /// The tag in a key, which is `prefix:layout:tag:name`.
+    /// Returns the tag of a store key. The key is `prefix:layout:tag:name`.
     fn tag(&self, key: &[u8]) -> Tag {
         let parts = key.get(self.prefix.len() + 1..).unwrap_or_default();
         let tag = parts.split(|&byte| byte == b':').nth(1);
@@ -38,12 +38,12 @@ impl Items {
 }
 
 impl CompareAndSwap for Items {
-    /// The server's number of the item's last change.
+    /// The item's CAS number, which the server changes with every write.
     type Version = u64;
 
     async fn load(&self, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>, BackendError> {
         let meta = self.ask(key, Command::new("mg", key).end(" v c")).await?;
-        // A value that is too long was skipped. It counts as empty, and is replaced.
+        // The connection skips a value that is too long. Such a value counts as empty, and is replaced.
         let value = meta.value.map(|value| value.into_vec());
         let version = meta.cas.filter(|_| meta.code == Code::Value);
         Ok(version.map(|version| (value.unwrap_or_default(), version)))

@@ -1,12 +1,12 @@
 use tower_dist_ratelimit::backend::toolkit::{Keys, Tag, tag, tag_bits};
 
-/// A Memcached key: `prefix:layout:tag:name`, followed by the number of the window if windows have numbers. Most keys fit
+/// A Memcached key: `prefix:layout:tag:name`. For aligned windows, the number of the window follows. Most keys fit
 /// without an allocation.
 ///
 /// Keys have at most 220 characters and no spaces; Memcached allows 250 characters.
 pub(super) type Key = smallvec::SmallVec<[u8; 96]>;
 
-/// Returns the key of a caller's key, and of one of its windows.
+/// Returns the Memcached key of the caller's key with this tag. `window` is the number of an aligned window.
 pub(super) fn key(keys: &Keys, tag: &Tag, window: Option<u64>) -> Key {
     let mut key = Key::new();
     for part in keys.of(tag) {
@@ -18,8 +18,9 @@ pub(super) fn key(keys: &Keys, tag: &Tag, window: Option<u64>) -> Key {
     key
 }
 
-/// Returns the server of a key: the server with the greatest weight for it (rendezvous hashing; Thaler and Ravishankar 1998).
-/// If one of `n` servers is added or removed, one key in `n` moves. The order of the servers does not matter.
+/// Returns the server of the key with this tag, by rendezvous hashing (Thaler and Ravishankar 1998): each pair of a
+/// server and a key has a weight, and the server with the greatest weight holds the key. If one of `n` servers is added
+/// or removed, one key in `n` moves. The order of the servers does not matter.
 pub(super) fn server<'a, T>(servers: &'a [(u64, T)], tag: &Tag) -> &'a T {
     let bits = tag_bits(tag);
     let weight = |seed: u64| mixed(mixed(seed) ^ bits);
@@ -27,7 +28,7 @@ pub(super) fn server<'a, T>(servers: &'a [(u64, T)], tag: &Tag) -> &'a T {
     heaviest.map_or(&servers[0].1, |(_, server)| server)
 }
 
-/// Returns the seed of a server's name.
+/// Returns a hash of a server's name, from which the server's weights are computed.
 pub(super) fn seed(server: &str) -> u64 {
     tag_bits(&tag(server.as_bytes()))
 }

@@ -1,7 +1,8 @@
 //! Rate limits that a whole fleet shares, in Memcached: a backend of [`tower-dist-ratelimit`](tower_dist_ratelimit).
 //!
-//! Fixed windows are counters, and take one round trip. All other algorithms, and sets of policies, are values that
-//! compare-and-swap changes, in two round trips. Several limits of one key are decided all or nothing.
+//! A fixed window is a counter, and a decision takes one round trip. All other algorithms, and sets of policies, are
+//! values, which compare-and-swap changes in two round trips. If a request has several limits with one key, it takes
+//! tokens of all limits or of none.
 //!
 //! ```
 //! use tower_dist_ratelimit::{Limiter, Policy, Quota, Source};
@@ -13,7 +14,7 @@
 //!     let memcached = Memcached::connect_lazy("memcached://127.0.0.1:11211")?;
 //!     let limiter = Limiter::new(memcached, Policy::new("per-client", Quota::per_minute(600)).fixed_window_from_first_request())?;
 //!     let decision = limiter.check("client-42").await?;
-//!     // Until the first connection this process decides by its share of the limit.
+//!     // Until the first connection this process decides by itself.
 //!     assert!(decision.allowed && decision.source == Source::Local);
 //!     Ok(())
 //! }

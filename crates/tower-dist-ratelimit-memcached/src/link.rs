@@ -26,8 +26,8 @@ use super::{
     wire,
 };
 
-/// Maximum number of commands that wait for the task. It exceeds the concurrent requests of any service. Further commands
-/// fail immediately, so that no queue builds up in front of a server that does not answer.
+/// Maximum number of commands that wait for the connection task: more than a service normally has concurrent requests.
+/// Further commands fail immediately, so that no longer queue builds up in front of a server that does not answer.
 const INBOX: usize = 8192;
 
 /// The address of a server, and the settings of its connection.
@@ -38,8 +38,8 @@ pub(super) struct Target {
     pub(super) timeouts: Timeouts,
 }
 
-/// A handle on the task that keeps a server connected. The task ends after the last handle, when all sent commands are
-/// answered.
+/// A handle of the task that keeps a server connected. When the last handle is dropped and all sent commands are
+/// answered, the task ends.
 #[derive(Clone, Debug)]
 pub(super) struct Link(Arc<Shared>);
 
@@ -51,14 +51,15 @@ struct Shared {
 }
 
 impl Link {
-    /// Connects once, and reconnects in the background.
+    /// Makes one attempt to connect. If the attempt succeeds, reconnects in the background after each loss of the
+    /// connection.
     pub(super) async fn new(target: Target) -> Result<Self, ConnectError> {
         let (address, timeout) = (&target.address, target.timeouts.connect);
         let stream = connect_within(timeout, address, wire::dial(address, &target.prefix)).await?;
         Ok(Self::spawn(target, Health::up(), Some(stream)))
     }
 
-    /// Connects in the background; until then it is down.
+    /// Connects in the background. Commands fail until the first connection.
     pub(super) fn later(target: Target) -> Self {
         Self::spawn(target, Health::waiting(), None)
     }
@@ -87,12 +88,13 @@ impl Link {
         (Self(Arc::new(shared)), inbox)
     }
 
-    /// The runtime of the task.
+    /// Returns the runtime of the connection task.
     pub(super) fn runtime(&self) -> &Handle {
         &self.0.runtime
     }
 
-    /// Sends a command, unless its caller leaves before the connection takes it up. Fails if the queue is full.
+    /// Sends a command. If `caller` is dropped before the connection task writes the command, the command is not sent.
+    /// Fails if the queue is full.
     pub(super) fn ask(
         &self,
         command: Command,
@@ -107,7 +109,8 @@ impl Link {
         Ok(pending)
     }
 
-    /// Sends a command of a task, which waits for a place in the queue: no more tasks wait than requests were accepted.
+    /// Sends a command, and waits for room in the queue. Only tasks of accepted requests call this, so their number is
+    /// bounded.
     pub(super) async fn ask_in_turn(&self, command: Command) -> Result<Meta, BackendError> {
         self.check()?;
         let (job, pending) = self.job(command, None);
@@ -151,7 +154,8 @@ impl Future for Pending {
     }
 }
 
-/// The task records a lost connection before it drops commands. So if the connection is up, the task itself is gone.
+/// Returns the error of a command that the task dropped. The task records a lost connection before it drops commands.
+/// So if the recorded state is up, the task itself has ended.
 fn lost(health: &Health) -> BackendError {
     match health.is_up() {
         true => failure::ended(),
@@ -159,8 +163,8 @@ fn lost(health: &Health) -> BackendError {
     }
 }
 
-/// The task behind a link: serves connections, one after the other, until no handle is left. `timeout` is the maximum time
-/// for an answer.
+/// The task of a link: serves one connection after the other until the last handle is dropped. `timeout` is the maximum
+/// time until the server answers a command.
 async fn supervise(
     timeout: Duration,
     mut reconnect: Reconnect<TcpStream>,
@@ -195,7 +199,7 @@ async fn supervise(
     }
 }
 
-/// Fails the commands that were sent just before the connection was lost. Returns when no handle is left.
+/// Fails the queued commands while there is no connection. Returns when the last handle is dropped.
 async fn reject(inbox: &mut mpsc::Receiver<Job>, health: &Health) {
     while let Some(job) = inbox.recv().await {
         let _ = job.answer.send(Err(failure::lost(health.reason())));

@@ -1,6 +1,6 @@
-//! Operations on counters. A charge adds its tokens to a window in one command, and takes them back if they were too many.
-//! So no concurrent requests admit more than the limit. While tokens are being taken back, another request that would fit
-//! without them can be rejected.
+//! Operations on counters. A charge adds its tokens to a window's count in one command. If the count then exceeds the
+//! limit, a second command takes the tokens back. So concurrent requests never exceed the limit. Until the tokens are
+//! taken back, another request that would fit can be rejected.
 
 mod part;
 
@@ -26,14 +26,14 @@ use super::{
     request::Command,
 };
 
-/// Maximum number of times that a charge is made again: after another process has begun the window, or has taken tokens
-/// back, and after a foreign value was deleted.
+/// Maximum number of retries of a charge. A charge is retried if another process began the window first, or has taken
+/// back the tokens that were in the way, and after a foreign value was deleted.
 const TRIES: u32 = 4;
 
 /// Maximum number of attempts to take tokens back from a window that other processes are charging.
 const TAKE_BACKS: u32 = 16;
 
-/// A larger value is no count of this crate: it is a foreign number, or has wrapped around.
+/// The largest valid count. A larger number is not a count of this crate, or the counter has wrapped around.
 const LARGEST: u64 = 1 << 62;
 
 /// The kind of an operation.
@@ -52,45 +52,45 @@ pub(super) struct Operation {
     pub(super) clock: Clock,
     pub(super) tag: Tag,
     pub(super) verb: Verb,
-    /// Without its key.
+    /// The charge without its key, for which `tag` stands.
     pub(super) charge: Charge<'static>,
 }
 
 /// The first command of an operation, in flight.
 struct Attempt {
     pending: Pending,
-    /// When a window that the server ends was charged.
+    /// When the command was sent; `None` for windows that this machine's clock ends.
     at: Option<Instant>,
-    /// The time of the charge by the clock that other windows go by.
+    /// When the command was sent, by the operation's clock, in nanoseconds.
     nanos: u64,
-    /// The window.
+    /// The number of the charged window; `None` if windows begin at the first request.
     number: Option<u64>,
-    /// Added tokens.
+    /// The number of tokens that the command adds.
     added: u64,
 }
 
-/// The effect of an attempt's answer.
+/// What an attempt's answer means for the operation.
 enum Outcome {
     Decided(JointDecision),
-    /// More tokens were added than granted, and are being taken back.
+    /// The command added `over` more tokens than the decision grants. They are being taken back.
     Excess {
         decision: Decision,
         over: u64,
         ttl: Option<i64>,
         cas: Option<u64>,
-        /// `None` if the queue was full.
+        /// The command that takes them back, or `None` if it could not be sent.
         taken_back: Option<Pending>,
     },
     /// The value is no count of this policy.
     Foreign,
-    /// Another process began the window in the same instant.
+    /// Another process began the window first.
     Overtaken,
 }
 
-/// The verdict on an operation.
+/// The result of an operation.
 type Verdict = Result<JointDecision, BackendError>;
 
-/// An operation whose caller waits for the first answer. If the caller leaves, a task completes the operation.
+/// An operation whose caller waits for the first answer. If the caller drops it, a task completes the operation.
 struct Open {
     operation: Arc<Operation>,
     attempt: Option<Attempt>,
@@ -120,10 +120,10 @@ impl Drop for Open {
 }
 
 impl Operation {
-    /// Sends the first command.
+    /// Sends the first command, and returns a future of the result.
     ///
-    /// If the caller drops the future before that command goes out, nothing is charged. Afterwards a task completes the
-    /// operation.
+    /// If the caller drops the future before the command is written to the connection, nothing is charged. If the
+    /// caller drops it later, a task completes the operation.
     pub(super) fn ask(self) -> Result<impl Future<Output = Verdict> + Send + use<>, BackendError> {
         let operation = Arc::new(self);
         let attempt = Some(operation.attempt(Arc::downgrade(&operation))?);
@@ -145,7 +145,7 @@ impl Operation {
         })
     }
 
-    /// Sends a charge, or a command that only reads.
+    /// Sends the operation's command: a charge, a refund, a reset, or a read for a charge that can grant nothing.
     fn attempt(&self, caller: Weak<Self>) -> Result<Attempt, BackendError> {
         let nanos = (self.clock)();
         let number = self.rule.present(nanos, &self.tag);
@@ -183,8 +183,8 @@ impl Operation {
         })
     }
 
-    /// Reads the answer to an attempt. Sends the command that takes excess tokens back, so that it precedes the next charge of
-    /// the same caller.
+    /// Reads the answer to an attempt. If the attempt added too many tokens, sends the command that takes them back
+    /// now, so that it precedes the caller's next charge.
     fn outcome(
         &self,
         attempt: &Attempt,
@@ -216,7 +216,7 @@ impl Operation {
         if let Verb::Settle(_) = self.verb {
             return Ok(Outcome::Decided(done()));
         }
-        // By the time of the charge: in a window that has ended since, no token would count.
+        // Decides by the time of the charge. By the present time the window may have ended, and no token would count.
         let decision = self.decide(before, number, meta.ttl, nanos);
         let over = added.saturating_sub(decision.granted);
         if over == 0 {
@@ -232,8 +232,8 @@ impl Operation {
         })
     }
 
-    /// Completes an operation after the answer to its first attempt. While the caller waits, a charge is made again if
-    /// another process got in the way.
+    /// Completes an operation from its first attempt on. Retries a charge if another process got in the way, as long as
+    /// the caller waits.
     async fn complete(
         self,
         mut attempt: Attempt,
@@ -275,7 +275,7 @@ impl Operation {
                     if !present.allowed {
                         return Ok(one(present));
                     }
-                    // The tokens that were in the way have been taken back, too.
+                    // Other processes have taken back the tokens that were in the way, so a retry may succeed.
                     Ok(one(decision))
                 }
             };
@@ -287,7 +287,8 @@ impl Operation {
         }
     }
 
-    /// The command that takes tokens out of a window; out of a window that the server ends, only if it has not changed since.
+    /// Returns the command that takes tokens back. In a window that the server ends, the command takes effect only if
+    /// the item still has the version `cas`.
     fn take_back(&self, number: Option<u64>, over: u64, cas: Option<u64>) -> Command {
         let command = Command::new("ma", &self.key(number)).flag(" MD D", over);
         let command = match cas.filter(|_| self.rule.server_window().is_some()) {
@@ -297,8 +298,8 @@ impl Operation {
         command.end(" v")
     }
 
-    /// Waits until tokens are taken back. Returns the remaining count, which is 0 if the window has ended, or `None` if the
-    /// tokens stay charged until the window ends.
+    /// Waits until the tokens are taken back. Returns the remaining count, which is 0 if the window has ended. Returns
+    /// `None` if the tokens stay charged until the window ends.
     async fn taken_back(
         &self,
         attempt: &Attempt,
@@ -318,8 +319,8 @@ impl Operation {
                 return Ok(Some(count(&meta).unwrap_or(0)));
             }
             let meta = self.read(attempt.number).await?;
-            // The next window also has less time left, but only after as much time as a window takes, less a tick of the
-            // server's clock at each end.
+            // A time to live that has not grown means the same window, unless the next window has reached it. That
+            // takes at least the length of a window, less a tick of the server's clock at each end.
             let ticks = Duration::from_secs(2);
             let is_same = meta.ttl.is_some_and(|now| Some(now) <= ttl)
                 && attempt
@@ -334,7 +335,7 @@ impl Operation {
         Ok(None)
     }
 
-    /// Deletes a value that is no count of this policy, unless it was replaced meanwhile.
+    /// Deletes a value that is no count of this policy, unless another process has replaced the value meanwhile.
     async fn delete_foreign(&self, number: Option<u64>) -> Result<(), BackendError> {
         let meta = self.read(number).await?;
         let is_foreign = count(&meta).is_none() || !self.rule.ends(meta.ttl);
@@ -354,7 +355,7 @@ impl Operation {
         key(&self.rule.keys, &self.tag, number)
     }
 
-    /// Decides by the count before the charge.
+    /// Decides on the charge. `count` is the count of the window before the charge.
     fn decide(&self, count: u64, number: Option<u64>, ttl: Option<i64>, nanos: u64) -> Decision {
         let at = (nanos, &self.tag);
         self.rule.decide(count, number, ttl, at, &self.charge)
@@ -362,7 +363,7 @@ impl Operation {
 }
 
 impl Outcome {
-    /// The decision, if it allows the request already.
+    /// Returns the decision, if excess tokens are being taken back but the request is allowed already.
     fn allowed(&self) -> Option<Decision> {
         match self {
             Self::Excess { decision, .. } => Some(*decision).filter(|decision| decision.allowed),
@@ -371,7 +372,7 @@ impl Outcome {
     }
 }
 
-/// Reads a counter. `None` if the value is no count. A counter that was counted down ends in spaces.
+/// Reads a counter. Returns `None` if the value is no count. After a decrement, the server pads the number with spaces.
 fn count(meta: &Meta) -> Option<u64> {
     let digits = meta.value.as_ref()?.trim_ascii_end();
     number(digits).filter(|&count| count <= LARGEST)
@@ -384,7 +385,7 @@ fn one(decision: Decision) -> JointDecision {
     }
 }
 
-/// The verdict on a correction.
+/// The result of a successful correction or reset.
 fn done() -> JointDecision {
     JointDecision {
         allowed: true,

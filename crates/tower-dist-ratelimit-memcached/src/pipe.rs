@@ -15,17 +15,17 @@ use super::{
     request::Command,
 };
 
-/// Maximum number of commands in flight. More do not keep a server busier; and a request that still waits can be
+/// Maximum number of commands in flight. More would not keep the server busier, and a command that still waits can be
 /// withdrawn.
 const MOST_SENT: usize = 4096;
 
-/// Maximum number of commands that one step takes up.
+/// Maximum number of commands that one step takes from the queue.
 const MANY: usize = 256;
 
-/// Unsent bytes above which no further commands are taken up.
+/// Maximum number of unwritten bytes at which the task takes further commands from the queue.
 const FULL: usize = 16 << 10;
 
-/// The owner of a command. When it is dropped, its unsent commands are not sent.
+/// The owner of a command. When the owner is dropped, its unsent commands are not sent.
 pub(super) type Caller = Weak<dyn Any + Send + Sync>;
 
 /// A command for the server.
@@ -44,7 +44,7 @@ struct Sent {
     answer: Answer,
 }
 
-/// Why a connection is given up.
+/// Why a connection ended.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) reason: String,
@@ -60,7 +60,7 @@ pub(super) struct Pipe {
     out: BytesMut,
     sent: VecDeque<Sent>,
     opaque: u64,
-    /// Maximum time for an answer of the server.
+    /// Maximum time until the server answers a command.
     timeout: Duration,
     had_answers: bool,
 }
@@ -76,7 +76,8 @@ impl Pipe {
         }
     }
 
-    /// Serves until the connection has to be given up, or returns `None` when no handle is left.
+    /// Serves commands until the connection fails. Returns `None` when the last handle is dropped and all commands are
+    /// answered.
     pub(super) async fn run<R, W>(
         &mut self,
         mut read: R,
@@ -96,7 +97,8 @@ impl Pipe {
             if !open && self.sent.is_empty() {
                 return None;
             }
-            // Set the timer only to an earlier time: mostly it fires for a command that was answered long ago.
+            // The timer moves only to an earlier time. Mostly it fires for a command that was answered long ago, and is
+            // then set again.
             if let Some(next) = self.next_due()
                 && due.is_none_or(|due| next < due)
             {
@@ -151,7 +153,7 @@ impl Pipe {
         self.sent.len() < MOST_SENT && self.out.len() < FULL
     }
 
-    /// Sends a command, unless its caller has left: a request without a caller must not be charged.
+    /// Writes a command to the buffer, unless its caller has dropped it: such a request must not be charged.
     fn send(&mut self, job: Job, now: Instant) {
         let has_left = |caller: Caller| caller.strong_count() == 0;
         if job.answer.is_closed() || job.caller.is_some_and(has_left) {
@@ -174,7 +176,7 @@ impl Pipe {
             };
             let answer = match reply {
                 Reply::Meta(meta) if meta.opaque == Some(sent.opaque) => Ok(meta),
-                // These errors concern one command: the server will understand the next one.
+                // The next two errors concern only this command, so the connection stays usable.
                 Reply::Error(error) if error.starts_with(NO_NUMBER) => {
                     Ok(Meta::new(Code::NoNumber))
                 }
@@ -193,7 +195,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Returns when the oldest command times out. `None` if that is later than a clock can tell.
+    /// Returns the time at which the oldest command times out. `None` if no command is in flight.
     fn next_due(&self) -> Option<Instant> {
         self.sent.front()?.at.checked_add(self.timeout)
     }

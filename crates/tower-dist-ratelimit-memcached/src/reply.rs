@@ -35,7 +35,7 @@ pub(super) enum Code {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Meta(Meta),
-    /// A command failed, for this reason.
+    /// The server's error line about a command.
     Error(String),
     /// The server's version.
     Version(String),
@@ -45,7 +45,7 @@ pub(super) enum Reply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Meta {
     pub(super) code: Code,
-    /// `None` if it is longer than any value of this crate.
+    /// The value, if the reply has one. `None` if the value is longer than any value of this crate.
     pub(super) value: Option<Value>,
     pub(super) cas: Option<u64>,
     /// Remaining time to live in seconds; negative if the item does not expire.
@@ -67,7 +67,7 @@ impl Meta {
     }
 }
 
-/// Reads replies, however the bytes are split.
+/// Reads replies from bytes that arrive in pieces.
 #[derive(Debug, Default)]
 pub(super) struct Parser {
     /// Bytes to drop before the next reply: the rest of a value that is too long.
@@ -77,7 +77,7 @@ pub(super) struct Parser {
 impl Parser {
     /// Takes the next reply out of `bytes`. Returns `None` until the reply is complete.
     ///
-    /// After an error the rest of the bytes has no known meaning, so the connection is useless.
+    /// After an error the following bytes cannot be read either, so the connection is useless.
     pub(super) fn next(&mut self, bytes: &mut BytesMut) -> Result<Option<Reply>, String> {
         self.read(bytes).map_err(violation)
     }
@@ -119,12 +119,12 @@ impl Parser {
     }
 }
 
-/// The reason to give up a connection whose server violates the protocol.
+/// Returns the reason of an [`End`](super::pipe::End) for a server that violates the protocol.
 pub(super) fn violation(what: impl fmt::Display) -> String {
     format!("the server does not speak the protocol: {what}")
 }
 
-/// Reads a line. Also returns the length of the value that follows the line.
+/// Reads the first line of a reply. Also returns the length of the value that follows the line, if any.
 fn header(line: &[u8]) -> Result<(Reply, Option<u64>), String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut words = line.split(|&byte| byte == b' ');

@@ -1,24 +1,26 @@
 use bytes::BytesMut;
 
-/// A meta command on one key, built flag by flag. The connection adds an opaque number, which the answer repeats.
+/// A meta command on one key, built flag by flag. The connection adds an opaque number, which the server's answer
+/// repeats.
 pub(super) struct Command {
     text: Vec<u8>,
     /// The length of the part before the opaque number.
     head: usize,
 }
 
-/// A time to live as the protocol writes it: seconds up to 30 days, otherwise a time in seconds since 1970; 0 never expires.
+/// A time to live in the protocol's format: a number of seconds up to 30 days, a greater number as seconds since 1970,
+/// and 0 for an item that never expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ttl(u32);
 
-/// The longest time in seconds from now. The server reads a greater number as a time since 1970.
+/// The greatest number that the server reads as seconds from now. It reads a greater one as a time since 1970.
 const LONGEST_TTL: u64 = 30 * 86_400;
 
 /// Seconds added to times since 1970, because the server's clock may be behind.
 const SLACK: u64 = 86_400;
 
 impl Ttl {
-    /// A time of `seconds`, at least 1, from `now` in seconds since 1970.
+    /// A time to live of `seconds`, at least 1. `now` is in seconds since 1970.
     pub(super) fn seconds(seconds: u64, now: u64) -> Self {
         let seconds = seconds.max(1);
         if seconds <= LONGEST_TTL {
@@ -39,7 +41,7 @@ impl Command {
         }
     }
 
-    /// `ms`, with a value of this length, which [`value`](Self::value) adds.
+    /// The command `ms`, which writes a value of `length` bytes. [`value`](Self::value) adds the value.
     pub(super) fn set(key: &[u8], length: usize) -> Self {
         let length = u64::try_from(length).unwrap_or(u64::MAX);
         let command = Self::new("ms", key).flag(" ", length);
@@ -60,14 +62,14 @@ impl Command {
         self.flag(flag, ttl.0.into())
     }
 
-    /// Adds the last flags, which have no numbers, and ends the line.
+    /// Adds flags without numbers, and ends the line.
     pub(super) fn end(mut self, flags: &str) -> Self {
         self.text.extend_from_slice(flags.as_bytes());
         self.text.extend_from_slice(b"\r\n");
         self
     }
 
-    /// Ends the line, and adds the value.
+    /// Adds flags without numbers, ends the line, and adds the value.
     pub(super) fn value(self, flags: &str, value: &[u8]) -> Self {
         let mut command = self.end(flags);
         command.text.extend_from_slice(value);

@@ -15,10 +15,10 @@ use super::{
 /// Idle time after which the kernel probes the connection.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// The least version: the first version with stable meta commands.
+/// Minimum version of the server: the first with stable meta commands.
 const LEAST: [u64; 3] = [1, 6, 10];
 
-/// Connects, and checks that the server is suitable. The check writes a key with this `prefix`.
+/// Connects, and checks that the server supports the commands of this crate. The check writes the key `prefix:probe`.
 pub(super) async fn dial(address: &Address, prefix: &str) -> Result<TcpStream, ConnectError> {
     let unreachable = |error| ConnectError::because(address, "cannot be reached", error);
     let mut stream = TcpStream::connect((address.host.as_str(), address.port))

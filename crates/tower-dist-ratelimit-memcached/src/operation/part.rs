@@ -9,7 +9,8 @@ use tower_dist_ratelimit::backend::{
 
 use super::{Operation, Verb};
 
-/// A correction is a transaction of one part: it outlives its caller, and is sent again if its queue is full.
+/// A correction is a transaction with one part. It continues if its caller drops the future, and is retried if the
+/// queue is full.
 impl TransactionPart for Operation {
     type Failure = BackendError;
 
