@@ -1,8 +1,8 @@
-//! The checks that every [`Backend`] has to pass, for authors of backends.
+//! A test kit for authors of backends: the checks that every [`Backend`] has to pass.
 //!
-//! The kit compares each algorithm of a backend with the [`arithmetic`](crate::arithmetic). Then it tries known
-//! failures of stores: racing tasks, rejections that write, sets that are charged in part, confused keys, and state
-//! that never expires.
+//! The kit compares each algorithm of a backend with the [`arithmetic`](crate::arithmetic). Then it looks for common
+//! defects: concurrent tasks that exceed the limit, rejections that write, sets of policies that are charged in part,
+//! keys that share a state, and states that never expire.
 //!
 //! ```
 //! use std::time::Duration;
@@ -47,18 +47,18 @@ pub use self::{
 };
 use crate::{Algorithm, backend::Backend};
 
-/// A run of all checks. A closure makes the backends: a new backend each time, or handles to one store.
+/// A run of all checks against a backend.
 ///
-/// The names of policies and the keys are the kit's own, so a store in use by others is not disturbed. If the store
-/// remembers the last run, give each run another [`seed`](Self::seed).
+/// The kit uses its own policy names and keys, so it can share a store with other users. If the store keeps the state
+/// of the last run, give each run another [`seed`](Self::seed).
 ///
 /// # Default
 ///
-/// All algorithms, with leases and dynamic quotas; for each algorithm 40 random sequences of 40 requests; seed 1.
+/// All algorithms, with leases and dynamic quotas. 40 random sequences of 40 requests for each algorithm. Seed 1.
 ///
 /// # Cost
 ///
-/// A few thousand decisions per algorithm. By a clock that cannot be paused, about 30 seconds in all.
+/// A few thousand decisions per algorithm. If the clock cannot be paused, about 30 seconds in all.
 #[must_use = "nothing is checked until it runs"]
 pub struct Conformance {
     backend: Arc<dyn Fn() -> Arc<dyn Backend> + Send + Sync>,
@@ -71,7 +71,7 @@ pub struct Conformance {
     only: Option<&'static str>,
 }
 
-/// One of each. The kit sets the `max_wait` of queues.
+/// All algorithms. Each check sets its own `max_wait` for queues.
 const ALL: [Algorithm; 9] = [
     Algorithm::TokenBucket,
     Algorithm::LeakyBucket,
@@ -92,7 +92,8 @@ type Checked = Result<(), Violation>;
 const BUILDING: &str = "building";
 
 impl Conformance {
-    /// Makes a run of all checks over the backends of `backend`, by their clock.
+    /// A run of all checks. Each check calls `backend` for the backend to test: a new one, or a handle to a shared
+    /// store. `clock` is the backends' clock.
     pub fn new<B: Backend>(
         backend: impl Fn() -> B + Send + Sync + 'static,
         clock: impl Clock,
@@ -109,25 +110,25 @@ impl Conformance {
         }
     }
 
-    /// Sets the algorithms of the backend. The backend has to build these and to reject the others.
+    /// Sets the algorithms that the backend supports. Its `register` has to accept these and to reject the others.
     pub fn algorithms(mut self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
         self.algorithms = algorithms.into_iter().collect();
         self
     }
 
-    /// Leaves out charges that ask for [more than their cost](crate::backend::Charge::up_to).
+    /// Leaves out charges with [`up_to`](crate::backend::Charge::up_to) above their cost.
     pub fn without_leases(mut self) -> Self {
         self.leases = false;
         self
     }
 
-    /// Leaves out charges with a [quota](crate::backend::Charge::quota) of their own.
+    /// Leaves out charges with a [`quota`](crate::backend::Charge::quota).
     pub fn without_dynamic_quotas(mut self) -> Self {
         self.dynamic_quotas = false;
         self
     }
 
-    /// Sets the number of random sequences of requests that are compared with the arithmetic, for each algorithm.
+    /// Sets the number of random sequences of requests per algorithm. Each sequence is compared with the arithmetic.
     pub fn sequences(self, sequences: u32) -> Self {
         Self { sequences, ..self }
     }
@@ -137,7 +138,7 @@ impl Conformance {
         Self { seed, ..self }
     }
 
-    /// Runs only the check of this name, as a [`Violation`] has it.
+    /// Runs only the check with this name. [`Violation::check`] lists the names.
     ///
     /// # Panics
     ///
@@ -153,11 +154,12 @@ impl Conformance {
         Self { only, ..self }
     }
 
-    /// Runs the checks one after the other. By a clock that cannot be paused, all algorithms run concurrently.
+    /// Runs the checks of each algorithm in order. The algorithms run one after the other if the clock's
+    /// [grain](Clock::grain) is zero, and concurrently otherwise.
     ///
     /// # Errors
     ///
-    /// A promise that the backend breaks.
+    /// The first promise that the backend breaks.
     pub async fn run(self) -> Result<(), Violation> {
         let kit = Arc::new(self);
         if kit.wants(BUILDING) {

@@ -4,15 +4,16 @@ use crate::{
     backend::{Charge, PolicyId},
 };
 
-/// A charge of nothing, for looks and corrections.
+/// A charge of zero cost, which reads a state or names no charge of a correction.
 const LOOK: Charge<'_> = Charge::new(PolicyId::new(0), &[], 0);
 
-/// The possible states of a key, if each request was decided at an unknown time between its question and its answer.
+/// The range of a key's possible states. The backend decides each request at an unknown time between the call and the
+/// answer.
 #[derive(Clone, Debug)]
 pub(super) struct Between {
-    /// All tokens were taken as early as possible, so most of them are back.
+    /// The state with the most free tokens: all tokens were taken as early as possible.
     most: State,
-    /// All tokens were taken as late as possible.
+    /// The state with the fewest free tokens: all tokens were taken as late as possible.
     least: State,
     /// The time of the last change of `least`.
     changed: u64,
@@ -27,7 +28,7 @@ impl Between {
         }
     }
 
-    /// Returns the decisions that grant the least and the most between these times.
+    /// Returns the strictest and the most generous decision that are possible from time `from` to time `to`.
     pub(super) fn decide(&self, from: u64, to: u64, charge: &Charge<'_>) -> [Decision; 2] {
         let from = from.max(self.changed);
         [
@@ -36,7 +37,7 @@ impl Between {
         ]
     }
 
-    /// Returns the earliest and the latest time at which nothing counts.
+    /// Returns the earliest and the latest time at which the key is as good as unused.
     pub(super) fn unused(&self, from: u64, to: u64) -> [u64; 2] {
         [(&self.most, from), (&self.least, to)]
             .map(|(state, now)| now + saturating_nanos(state.decide(now, &LOOK).reset_after))

@@ -21,7 +21,7 @@ use crate::{Quota, backend::BoxFuture};
 
 type Check = fn(Case) -> BoxFuture<'static, Checked>;
 
-/// The checks with their names.
+/// The name and the function of each check.
 pub(super) const CHECKS: [(&str, Check); 10] = [
     ("decisions", |case| Box::pin(decisions(case))),
     ("retry", |case| Box::pin(retry(case))),
@@ -35,7 +35,7 @@ pub(super) const CHECKS: [(&str, Check); 10] = [
     ("dynamic quotas", |case| Box::pin(dynamic_quotas(case))),
 ];
 
-/// The backend builds its own algorithms, and rejects the others when they are registered.
+/// Checks that `register` accepts the backend's algorithms, and rejects the others.
 pub(super) fn building(case: &Case) -> Checked {
     let is_same = |one| discriminant(one) == discriminant(&case.algorithm);
     let built = case.subject(FROZEN);

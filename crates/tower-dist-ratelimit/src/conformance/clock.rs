@@ -2,17 +2,18 @@ use std::time::Duration;
 
 use crate::backend::BoxFuture;
 
-/// The clock of a backend, as far as the kit can control it.
+/// A control of the clock that the tested backends use.
 pub trait Clock: Send + Sync + 'static {
-    /// Lets this much time pass, or slightly more if the clock cannot be paused.
+    /// Waits until `time` has passed on the backend's clock, or advances a paused clock by `time`. A clock that cannot
+    /// be paused may pass slightly more.
     fn pass(&self, time: Duration) -> BoxFuture<'_, ()>;
 
-    /// Returns the maximum difference between this clock and the kit's: rounding and drift. The kit measures the time
-    /// of the answers itself. Zero if time passes only in [`pass`](Self::pass).
+    /// Returns the maximum difference between the backend's clock and tokio's clock, from rounding and drift. Return
+    /// zero if time passes only in [`pass`](Self::pass). The time that answers take does not belong to the grain.
     fn grain(&self) -> Duration;
 }
 
-/// Waits on tokio's timer, for backends with a clock of their own.
+/// A clock that cannot be paused: waits on tokio's timer. For backends with a clock of their own.
 ///
 /// ```
 /// use std::time::Duration;
@@ -27,7 +28,7 @@ pub struct Sleeping {
 }
 
 impl Sleeping {
-    /// A clock of this [grain](Clock::grain), at least 1 ms, the resolution of tokio's timer.
+    /// A clock with this [grain](Clock::grain). A grain below 1 ms, the resolution of tokio's timer, becomes 1 ms.
     #[must_use]
     pub fn new(grain: Duration) -> Self {
         Self {

@@ -3,7 +3,7 @@
 pub(super) struct Numbers(u64);
 
 impl Numbers {
-    /// Each check has its own sequence.
+    /// Numbers for one check. Each check has its own sequence.
     pub(super) fn new(seed: u64, check: &str) -> Self {
         let mix = |sum: u64, byte: u8| sum.wrapping_mul(31).wrapping_add(byte.into());
         Self(check.bytes().fold(seed, mix))

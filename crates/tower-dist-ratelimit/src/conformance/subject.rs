@@ -12,10 +12,10 @@ use crate::{
     backend::{Answer, Backend, Charge, PolicyId},
 };
 
-/// The limit of the kit's quotas: low enough to exhaust quickly, and to fit in any log.
+/// The limit of the kit's quotas: low enough to exhaust quickly, and to fit in any sliding window log.
 pub(super) const LIMIT: u64 = 20;
 
-/// A quota under which no token comes back during a check.
+/// A quota whose window is so long that no token becomes free again during a check.
 pub(super) const FROZEN: Quota = Quota::new(LIMIT, Duration::from_secs(30 * 86_400));
 
 /// A quota with a window that is short enough to wait for, and longer than the grain of any clock.
@@ -29,7 +29,7 @@ pub(super) struct Case {
     pub(super) algorithm: Algorithm,
 }
 
-/// One policy of one backend, under one check.
+/// The policy under test, in a backend.
 #[derive(Clone)]
 pub(super) struct Subject {
     pub(super) case: Case,
@@ -49,7 +49,7 @@ impl Case {
         })
     }
 
-    /// Registers one policy, which is decided alone.
+    /// Registers a policy that is decided alone.
     pub(super) fn subject(&self, quota: Quota) -> Result<Subject, Violation> {
         let policies = [(self.algorithm, quota)];
         Ok(self.subjects(&policies, false)?.remove(0))
@@ -65,13 +65,13 @@ impl Case {
         let (mut cases, mut registered) = (Vec::new(), Vec::new());
         for (number, &(algorithm, quota)) in policies.iter().enumerate() {
             let algorithm = match algorithm {
-                // About the limit fits in a queue of one window.
+                // With this `max_wait`, a queue holds about as many requests as the limit.
                 Algorithm::LeakyQueue { .. } => Algorithm::LeakyQueue {
                     max_wait: quota.window(),
                 },
                 other => other,
             };
-            // Algorithms that share a name would share their state.
+            // Each algorithm gets its own name. With one name, the algorithms would share their state.
             let is_same = |one| discriminant(one) == discriminant(&algorithm);
             let label = ALL.iter().position(is_same).unwrap_or(0);
             let name = format!("kit {} {} {label} {number}", self.kit.seed, self.check);
@@ -104,7 +104,7 @@ impl Case {
 }
 
 impl Subject {
-    /// Returns the state of an unused key by the arithmetic.
+    /// Returns the arithmetic's state of an unused key under this policy.
     pub(super) fn unused(&self) -> Result<State, Violation> {
         let limit = Limit::new(self.case.algorithm, self.quota);
         Ok(succeeds("register", limit)?.unused(0))
@@ -115,7 +115,7 @@ impl Subject {
         format!("{}-{}-{name}", self.case.kit.seed, self.case.check).into_bytes()
     }
 
-    /// Nanoseconds since the backend was made.
+    /// Returns the time since the backend was created, in nanoseconds.
     pub(super) fn now(&self) -> u64 {
         saturating_nanos(self.started.elapsed())
     }
@@ -149,7 +149,7 @@ impl Subject {
         self.take(key, 0).await
     }
 
-    /// Takes all tokens of a key. Returns their number.
+    /// Takes all free tokens of a key, and returns their number.
     pub(super) async fn exhaust(&self, key: &[u8]) -> Result<u64, Violation> {
         let mut taken = 0;
         while self.take(key, 1).await?.allowed {
@@ -160,7 +160,7 @@ impl Subject {
         Ok(taken)
     }
 
-    /// Makes charges of several policies of the same backend.
+    /// Makes charges to several policies of this backend together.
     pub(super) async fn ask_all(
         &self,
         charges: &[Charge<'_>],
@@ -184,7 +184,8 @@ impl Subject {
     }
 }
 
-/// Waits for an answer. The decisions of an immediate answer are in `out`.
+/// Waits for an answer, and returns whether the request is allowed, and the decisions. The decisions of an immediate
+/// answer are in `out`.
 async fn answered(
     operation: &str,
     answer: Answer,

@@ -3,9 +3,9 @@ use std::{error::Error, fmt};
 use super::Checked;
 use crate::{Algorithm, Decision};
 
-/// A promise that a backend breaks.
+/// The error of a backend that breaks a promise of [`Backend`](crate::backend::Backend).
 ///
-/// Its text names the check, the algorithm, the operation, the field, and the expected and the actual value.
+/// The message names the check, the algorithm, the operation, the field, and the expected and the actual value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
@@ -14,13 +14,13 @@ pub struct Violation {
     pub check: &'static str,
     /// The algorithm under test.
     pub algorithm: Algorithm,
-    /// The operation with the wrong answer, and the operations before it.
+    /// The operation with the wrong answer, and how the key was used before.
     pub operation: String,
     /// The wrong part of the answer, such as `remaining`, `reset_after` or `error`.
     pub field: &'static str,
     /// The value that the field should have.
     pub expected: String,
-    /// The value that the field has, or the decision that it is part of.
+    /// The value that the field has, or the whole decision.
     pub actual: String,
 }
 
@@ -43,7 +43,8 @@ impl fmt::Display for Violation {
 
 impl Error for Violation {}
 
-/// Fails unless the promise is kept. The kit adds the check and the algorithm.
+/// Returns a violation unless the promise is kept. [`Case::named`](super::subject::Case::named) adds the check and the
+/// algorithm.
 pub(super) fn promise(
     kept: bool,
     operation: impl fmt::Display,
@@ -103,7 +104,7 @@ pub(super) fn remains(operation: impl fmt::Display, expected: u64, seen: Decisio
     promise(kept, operation, "remaining", expected, seen)
 }
 
-/// Fails unless a decision is as on an `unused` key.
+/// Fails unless a decision has the remaining tokens of an `unused` key, and a `reset_after` of zero.
 pub(super) fn is_unused(operation: impl fmt::Display, unused: Decision, seen: Decision) -> Checked {
     let kept = seen.remaining == unused.remaining && seen.reset_after.is_zero();
     let expected = format_args!("as of an unused key, {unused:?}");

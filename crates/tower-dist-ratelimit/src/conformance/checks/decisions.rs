@@ -13,11 +13,11 @@ use crate::{
 /// Number of requests in a sequence.
 const LENGTH: u32 = 40;
 
-/// A window in which a token comes back every 25 ms, for a clock that cannot be paused.
+/// A window for clocks that cannot be paused. With the kit's limit, a token becomes free every 25 ms.
 const LIVE: Duration = Duration::from_millis(500);
 
-/// Random requests are decided as the arithmetic decides them, also while time passes. By a clock that cannot be paused,
-/// time passes only for algorithms without fixed windows: the beginning of such windows is unknown.
+/// Checks that random requests are decided as the arithmetic decides them, also while time passes. If the clock cannot
+/// be paused, time passes only for algorithms without fixed windows, because the beginning of such windows is unknown.
 pub(super) async fn decisions(case: Case) -> Checked {
     let kit = &case.kit;
     let mut numbers = Numbers::new(kit.seed, case.check);
@@ -49,7 +49,8 @@ pub(super) async fn decisions(case: Case) -> Checked {
     Ok(())
 }
 
-/// Returns a pause of up to two tokens' time, or by a paused clock of up to three windows.
+/// Returns a random pause: up to three windows by a paused clock, otherwise up to the time in which two tokens become
+/// free.
 fn pause(subject: &Subject, stands_still: bool, numbers: &mut Numbers) -> Duration {
     let window = saturating_nanos(subject.quota.window());
     let token = window / subject.quota.limit();
@@ -103,11 +104,11 @@ async fn compare(
     let asked = subject.now();
     let decision = subject.ask(charge).await?;
     let told = subject.now();
-    // Counting in units may round by a nanosecond.
+    // The arithmetic's units may round a time by a nanosecond.
     let grain = saturating_nanos(subject.grain()).max(1);
     let [early, late] = between.decide(asked.saturating_sub(grain), told + grain, &charge);
     let total = |granted: u64, remaining: u64| granted + remaining;
-    // A request that could have been rejected may wait for `max_wait`.
+    // If the strictest decision is a rejection, an allowed request may wait for up to `max_wait`.
     let longest = match subject.case.algorithm {
         Algorithm::LeakyQueue { max_wait } if !early.allowed => saturating_nanos(max_wait),
         _ => saturating_nanos(early.delay),
@@ -127,7 +128,7 @@ async fn compare(
     promise(fits, operation(), "the decision", expected, decision)?;
     sound(subject, cost, &decision)?;
     between.settle(asked, told, decision.granted.cast_signed());
-    // By a clock that cannot be paused, the beginning of windows is unknown.
+    // If the clock cannot be paused, the beginning of windows is unknown.
     if subject.grain().is_zero() || !subject.case.algorithm.has_windows() {
         let [soonest, latest] = between.unused(asked, told);
         let from = soonest.saturating_sub(told + 2 * grain);

@@ -1,4 +1,4 @@
-//! Checks under a quota whose tokens do not come back during the check.
+//! Checks under a quota with which no token becomes free again during the check.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,8 @@ use super::{
 };
 use crate::Decision;
 
-/// Rejections and looks write nothing: the remaining tokens stay, and an unused key stays unused.
+/// Checks that rejections and charges of zero cost write nothing: the remaining tokens stay, and an unused key stays
+/// unused.
 pub(super) async fn nothing_written(case: Case) -> Checked {
     let subject = case.subject(FROZEN)?;
     let (key, fresh) = (subject.key("used"), subject.key("fresh"));
@@ -29,7 +30,7 @@ pub(super) async fn nothing_written(case: Case) -> Checked {
         }
     }
     let after = subject.look(&key).await?;
-    // Time may have passed, so the wait may be shorter, but not longer.
+    // If time has passed, `reset_after` is shorter, but never longer.
     let same = after.remaining == before.remaining
         && after.reset_after <= before.reset_after
         && (!subject.grain().is_zero() || after == before);
@@ -40,7 +41,8 @@ pub(super) async fn nothing_written(case: Case) -> Checked {
     is_unused("a look at a key of rejections alone", unused, seen)
 }
 
-/// Refunds return the charged tokens and no more. Extra charges take tokens even if there are fewer.
+/// Checks that refunds return the charged tokens and no more, and that extra charges take tokens even if there are
+/// fewer.
 pub(super) async fn refunds(case: Case) -> Checked {
     let subject = case.subject(FROZEN)?;
     let key = subject.key("a");
@@ -72,7 +74,7 @@ pub(super) async fn refunds(case: Case) -> Checked {
     left("another key", other, full)
 }
 
-/// A reset forgets one key and no other.
+/// Checks that a reset forgets one key and no other.
 pub(super) async fn reset(case: Case) -> Checked {
     let subject = case.subject(FROZEN)?;
     let (key, other) = (subject.key("a"), subject.key("b"));
@@ -88,14 +90,14 @@ pub(super) async fn reset(case: Case) -> Checked {
     subject.reset(&subject.key("c")).await
 }
 
-/// The length of the longest keys.
+/// The length of the longest keys, in bytes.
 const LONG: usize = 64 << 10;
 
-/// Any bytes are a key, and no two keys are the same.
+/// Checks that any bytes are a key, and that no two keys share a state.
 pub(super) async fn keys(case: Case) -> Checked {
     let subject = case.subject(FROZEN)?;
     let keys = hostile();
-    // These keys have no prefix, so a store may remember them from the last run.
+    // These keys are the same in every run, so a store may have their states from the last run.
     for key in &keys {
         subject.reset(key).await?;
     }
@@ -133,7 +135,7 @@ fn hostile() -> Vec<Vec<u8>> {
 /// Number of concurrent tasks.
 const TASKS: u64 = 16;
 
-/// Tasks that race for one key get exactly its tokens.
+/// Checks that concurrent tasks get exactly the tokens of a key.
 pub(super) async fn racing(case: Case) -> Checked {
     let subject = case.subject(FROZEN)?;
     for round in 0..8 {
@@ -162,7 +164,8 @@ pub(super) async fn racing(case: Case) -> Checked {
     Ok(())
 }
 
-/// A limit below the used tokens rejects. A raised limit admits immediately. Used tokens stay used.
+/// Checks that a limit below the used tokens rejects, that a raised limit admits immediately, and that used tokens stay
+/// used.
 pub(super) async fn dynamic_quotas(case: Case) -> Checked {
     if !case.kit.dynamic_quotas {
         return Ok(());
@@ -197,7 +200,7 @@ pub(super) async fn dynamic_quotas(case: Case) -> Checked {
     promise(rejected, operation, "allowed", expected, back)
 }
 
-/// If one policy of a set rejects a request, no policy of the set charges it.
+/// Checks that if one policy of a set rejects a request, no policy of the set charges it.
 pub(super) async fn all_or_nothing(case: Case) -> Checked {
     if (case.kit.backend)().max_policies() < 2 {
         return Ok(());
@@ -208,7 +211,7 @@ pub(super) async fn all_or_nothing(case: Case) -> Checked {
             let mut policies = [(case.algorithm, FROZEN); 2];
             policies[wide] = wide_policy;
             let set = case.subjects(&policies, false)?;
-            // Other keys for each pair, because the checks of all algorithms may run concurrently over one store.
+            // Each pair of algorithms has its own keys, because all algorithms may run concurrently over one store.
             let pair = format!("{:?}-{other:?}-{tight}", case.algorithm);
             let keys = [0, 1].map(|number| set[number].key(&format!("{pair}-{number}")));
             exhausted(&set, &keys, tight, wide).await?;

@@ -1,4 +1,4 @@
-//! Checks that wait until tokens come back.
+//! Checks that wait until used tokens are free again.
 
 use std::time::Duration;
 
@@ -15,10 +15,11 @@ fn early(grain: Duration) -> Duration {
     (4 * grain).max(NANO)
 }
 
-/// A rejected request is rejected just before its `retry_after` and allowed at it, by the grain of the clock.
+/// Checks that a rejected request is still rejected just before its `retry_after` has passed, and allowed then. The
+/// clock's grain is the tolerance.
 pub(super) async fn retry(case: Case) -> Checked {
     let subject = case.subject(QUICK)?;
-    // At least one round has to see a rejection. A window can end between two requests.
+    // A window can end between two requests, so that a round sees no rejection. At least one round has to see one.
     let mut seen = false;
     for (round, cost) in [1, 3, LIMIT / 2, LIMIT].into_iter().enumerate() {
         let key = subject.key(&round.to_string());
@@ -44,8 +45,8 @@ pub(super) async fn retry(case: Case) -> Checked {
 
 /// Charges repeatedly around the end of `wait`: by a paused clock one nanosecond before the end and at it.
 ///
-/// Each decision was made between the request and its answer; the one with `wait` was made between the two times of
-/// `since`. Returns whether another rejection was seen.
+/// A decision is made between its request and its answer. For the decision that returned `wait`, these are the two
+/// times of `since`. Returns whether another rejection was seen.
 async fn around(
     subject: &Subject,
     key: &[u8],
@@ -74,7 +75,7 @@ async fn around(
     }
 }
 
-/// Used tokens count until `reset_after` and not longer.
+/// Checks that used tokens count until `reset_after`, and not longer.
 pub(super) async fn expiry(case: Case) -> Checked {
     let subject = case.subject(QUICK)?;
     let key = subject.key("a");
@@ -86,7 +87,7 @@ pub(super) async fn expiry(case: Case) -> Checked {
     let used = subject.take(&key, 2).await?;
     let since = [asked, subject.now()].map(Duration::from_nanos);
     let (wait, grain) = (used.reset_after, subject.grain());
-    // Nothing counts longer than two windows. A queue lasts a window and one request.
+    // No token counts for longer than two windows. A queue is empty after a window and one request.
     let longest = 2 * subject.quota.window() + grain;
     let expected = format!("above zero and at most {longest:?}");
     let fits = !wait.is_zero() && wait <= longest;
@@ -100,7 +101,8 @@ pub(super) async fn expiry(case: Case) -> Checked {
     is_unused(operation, unused, seen)
 }
 
-/// Checks the rest of `wait` shortly before its end. The answer with `wait` was made between the two times of `since`.
+/// Checks the `reset_after` of a look shortly before the end of `wait`. The decision that returned `wait` was made
+/// between the two times of `since`.
 async fn still(subject: &Subject, key: &[u8], wait: Duration, since: [Duration; 2]) -> Checked {
     let now = || Duration::from_nanos(subject.now());
     let (grain, asked) = (subject.grain(), now());
