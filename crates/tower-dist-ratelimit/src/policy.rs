@@ -24,7 +24,8 @@ pub(crate) enum DynamicQuota {
     Later(OfRequest<LookUp>),
 }
 
-/// A quota look-up. It never fails.
+/// A pending quota look-up. It never fails: the error type is that of the timeout that [`Bounded`](crate::backend::Bounded)
+/// adds.
 pub(crate) type LookUp = BoxFuture<'static, Result<Option<Quota>, BackendError>>;
 
 /// Maximum length of a policy's name in bytes. It is bounded, because responses carry the names.

@@ -13,8 +13,10 @@ use crate::limits::{Outcome, Question};
 
 /// A service behind rate limits, from [`CallLimitLayer`](super::CallLimitLayer).
 ///
-/// It is ready when the inner service is. A rejection is an error of the call, not of readiness. A rejected call
+/// The service is ready when the inner service is. A rejection is an error of the call, not of readiness. A rejected call
 /// replaces the ready inner service with a clone, which releases any permit that it holds.
+///
+/// In the mode [`Waits`](crate::Waits) the service is always ready: see [`Throttle`](crate::Throttle).
 pub struct CallLimit<S, Req, M = Rejecting> {
     pub(crate) inner: S,
     pub(crate) layer: CallLimitLayer<Req, M>,
