@@ -21,36 +21,36 @@ use crate::{
     terms::Terms,
 };
 
-/// Maximum remembered rejections. A new one replaces the previous one in its place, so invented keys
-/// cost the backend no more calls than they would without a cache. Also the number of key versions.
+/// Maximum number of remembered rejections, and number of key versions. A new rejection replaces the
+/// previous one in its place. So at worst, the backend gets the same calls as without a cache.
 const PLACES: usize = 4096;
 
-/// Longest time for which a rejection is remembered, in nanoseconds. It is short because refunds by
-/// other instances are not visible here.
+/// Maximum time for which a rejection is remembered, in nanoseconds. The time is short because this
+/// instance does not see refunds by other instances.
 const LONGEST: u64 = 1_000_000_000;
 
-/// Repeats the backend's rejections locally until their wait ends.
+/// Remembers the backend's rejections, and repeats them locally until their wait ends.
 ///
-/// The backend decides after the request was sent, and its wait starts at the decision. Here the wait
-/// starts when the request is sent, so it ends no later. No request is rejected that the backend would
-/// allow.
+/// In the backend, the wait of a rejection starts at the decision. Here it starts when the request is sent,
+/// which is earlier. So the wait ends no later here, and no request is rejected too long.
 pub(crate) struct Denying {
     inner: Arc<dyn Backend>,
     denials: Arc<Denials>,
 }
 
-/// State shared with pending requests, whose futures can outlive the cache.
+/// State shared with pending requests, whose futures can outlive the [`Denying`].
 struct Denials {
     created: Instant,
     hasher: RandomState,
     places: Box<[Mutex<Option<Box<Denial>>>]>,
-    /// Keys can share a version, so that invalidating one key invalidates the other.
+    /// The versions of all keys. Several keys can share a version; then invalidating one key invalidates all
+    /// of them.
     versions: Box<[Version]>,
     terms: Box<[Terms]>,
 }
 
-/// The version of a key. It grows when tokens are returned or charged after a request, and when the key's
-/// quota changes.
+/// The version of a key. The number grows when a settlement or a reset changes the key's tokens, and when
+/// the key's quota changes.
 #[derive(Default)]
 struct Version {
     number: AtomicU64,
@@ -58,18 +58,18 @@ struct Version {
     quota: AtomicU64,
 }
 
-/// A request as the deny cache sees it.
+/// A look-up of a request in the deny cache.
 #[derive(Clone, Copy)]
 struct Lookup {
     tag: u64,
     /// When the request was sent.
     sent: u64,
-    /// Sum of its keys' versions at that time.
+    /// Sum of the versions of the request's keys when it was sent.
     version: u64,
 }
 
 impl Denying {
-    /// Wraps a backend that knows these policies by these ids.
+    /// Wraps a backend in which `policies` are registered as `ids`.
     pub(crate) fn new(inner: Arc<dyn Backend>, policies: &[Policy], ids: &[PolicyId]) -> Self {
         Self {
             inner,
@@ -83,7 +83,7 @@ impl Denying {
         }
     }
 
-    /// Invalidates the rejections of these keys before and after an operation that returns or charges tokens.
+    /// Invalidates the remembered rejections of these keys, before and after a settlement or a reset.
     fn invalidate(&self, charges: &[Charge<'_>]) -> Around<impl Fn() + use<>> {
         let denials = Arc::clone(&self.denials);
         let tags = charges.iter().map(|charge| denials.tag(charge));
@@ -108,7 +108,7 @@ impl Denials {
     }
 
     fn version(&self, tag: u64) -> &Version {
-        // The lower bits choose the place of a rejection.
+        // Uses the upper bits, because the lower bits choose the place of a rejection.
         let number = usize::try_from((tag >> 32) % PLACES as u64).unwrap_or_default();
         &self.versions[number]
     }
@@ -126,7 +126,7 @@ impl Denials {
                 version.number.fetch_add(1, SeqCst);
             }
             sum = sum.wrapping_add(version.number.load(SeqCst));
-            // A new quota changes the key's version, but threads that race can miss that. So the tag
+            // A new quota changes the key's version, but a concurrent thread can miss the change. So the tag
             // depends on the quota, too.
             (tag, quota).hash(&mut whole);
         }
@@ -185,7 +185,7 @@ impl Denials {
             return;
         }
         let rejected = decisions.iter().filter(|decision| !decision.allowed);
-        // If several policies reject, the shortest wait counts: then the backend decides again.
+        // If several policies reject, the shortest wait counts. After it the backend decides again.
         let waits = rejected.map(|decision| decision.retry_after.map_or(LONGEST, saturating_nanos));
         let wait = waits.min().unwrap_or(0).min(LONGEST);
         let (until, arrived) = (lookup.sent.saturating_add(wait), self.now());

@@ -18,16 +18,16 @@ use crate::{
     terms::Terms,
 };
 
-/// Maximum keys of one policy with an exchange task. Other keys are decided exactly.
+/// Maximum number of keys of one policy that are decided locally. The backend decides the requests of further keys.
 const MAX_KEYS: usize = 10_000;
 
-/// Decides locally and reports usage to the backend afterwards. The instance knows the usage of other
-/// instances as of the last exchange.
+/// Decides locally, and reports the used tokens to the backend afterwards. At each exchange with the backend, this
+/// instance also learns the tokens that other instances have used.
 pub(crate) struct PostPaid {
     shared: Arc<Shared>,
     created: Instant,
     period: Duration,
-    /// One task per recently used key. The tasks are aborted when this is dropped.
+    /// One exchange task per recently used key. Dropping this aborts the tasks.
     exchanges: Background,
 }
 
@@ -40,20 +40,20 @@ struct Shared {
     timeout: Duration,
 }
 
-/// The unsent usage of one policy's keys.
+/// A policy, and the used tokens of its keys that were not yet reported.
 struct PolicyUsage {
-    /// With the policy's id in the backend.
+    /// The policy's terms, with its id in the backend.
     terms: Terms,
     /// The policy's id in the local memory.
     own: PolicyId,
     keys: Mutex<HashMap<Box<[u8]>, Usage>>,
 }
 
-/// The unsent usage of one key.
+/// The used tokens of one key that were not yet reported to the backend.
 #[derive(Default)]
 struct Usage {
     unsent: u64,
-    /// Dynamic quota of the last charge.
+    /// Quota of the last charge, if it had one of its own.
     quota: Option<Quota>,
     /// Whether a request used the key since the last exchange.
     is_active: bool,
@@ -72,7 +72,7 @@ impl PolicyUsage {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds tokens to the unsent usage of a key. Returns whether the key is new, and so has no task yet.
+    /// Adds tokens to the unsent usage of a key. Returns whether the key is new, so that it needs a task.
     fn add(&self, charge: &Charge<'_>, tokens: u64) -> bool {
         let mut keys = self.keys();
         if let Some(usage) = keys.get_mut(charge.key) {
@@ -84,7 +84,7 @@ impl PolicyUsage {
         true
     }
 
-    /// Applies a settlement to the unsent usage. Returns the part that the backend has to settle.
+    /// Applies a settlement to the unsent usage. Returns the rest of `delta`, which the backend has to settle.
     fn correct(&self, charge: &Charge<'_>, delta: i64) -> i64 {
         let mut keys = self.keys();
         let Some(usage) = keys.get_mut(charge.key) else {
@@ -102,7 +102,7 @@ impl PolicyUsage {
 }
 
 impl PostPaid {
-    /// Wraps a backend that knows these policies by these ids.
+    /// Wraps a backend in which `policies` are registered as `ids`. Exchanges once per `period`.
     ///
     /// # Errors
     ///
@@ -137,9 +137,9 @@ impl PostPaid {
         })
     }
 
-    /// Returns the wait between the first exchange and the second: less than a period. It separates instances
-    /// whose first requests arrive together, which would otherwise overdraw together in every period. The
-    /// wait depends on the time of the request: it is as good as random, and reproducible.
+    /// Returns the wait between the first exchange of a key and the second: a pseudorandom part of a period. It
+    /// separates instances whose first requests arrive together, because they would otherwise overdraw together
+    /// in every period. The wait is computed from the present time, so tests can reproduce it.
     fn phase(&self) -> Duration {
         let now = saturating_nanos(self.created.elapsed());
         // A step of SplitMix64.
@@ -167,8 +167,8 @@ impl PostPaid {
         policies.find(|policy| policy.terms.id == id)
     }
 
-    /// Converts charges to the local memory's policy ids. Returns `None` if a key is too long, or new while its
-    /// policy has the maximum number of keys: then the backend decides.
+    /// Converts charges to the local memory's policy ids. Returns `None` if the backend has to decide: a key is
+    /// too long, or its policy already has the maximum number of other keys.
     fn own<'a>(&self, charges: &[Charge<'a>]) -> Option<Vec<Charge<'a>>> {
         let own = charges.iter().map(|charge| {
             let policy = self.policy(charge.policy)?;

@@ -27,10 +27,11 @@ use crate::{
     terms::Terms,
 };
 
-/// Decides from prepaid tokens where it can, and forwards all other requests to the backend.
+/// Decides requests from leases: tokens that the backend has charged in advance. Forwards all other
+/// requests to the backend.
 ///
-/// A lease ends one lease time after it was requested, and the backend debits it after the request. So
-/// the tokens admitted in any interval D were debited in D or in the lease time before it. A fleet of
+/// A lease ends one lease time after it was requested, and the backend charges it after the request. So
+/// the tokens admitted in any interval D were charged in D or in the lease time before it. A fleet of
 /// any size admits at most the tokens that the backend admits in an interval of D + the lease time.
 ///
 /// Unused tokens expire with their lease. [Returning](Leasing::give_back) them earlier holds back the
@@ -80,7 +81,7 @@ struct InFlight {
 }
 
 impl InFlight {
-    /// Books the extra tokens as a lease, and reduces `decision` to the request alone.
+    /// Stores the tokens above the request's cost as a lease, and removes them from `decision`.
     fn answered(&self, decision: &mut Decision) {
         let Self { shared, refill } = self;
         let (ways, now) = (shared.table.ways(refill.tag), shared.now());
@@ -98,7 +99,7 @@ impl InFlight {
     }
 }
 
-/// Has no effect after the answer.
+/// Ends a refill that got no answer. Has no effect after an answer.
 impl Drop for InFlight {
     fn drop(&mut self) {
         let Self { shared, refill } = self;
@@ -111,7 +112,7 @@ impl Drop for InFlight {
 }
 
 impl Leasing {
-    /// Wraps a backend that knows these policies by these ids.
+    /// Wraps a backend in which `policies` are registered as `ids`.
     pub(crate) fn new(
         inner: Arc<dyn Backend>,
         policies: &[Policy],
@@ -132,13 +133,13 @@ impl Leasing {
         }
     }
 
-    /// Returns the request as the lease table sees it. Returns `None` if the policy cannot be leased, or
-    /// unless the cost is from 1 to the burst.
+    /// Returns the request for the lease table. Returns `None` if leases cannot serve it: its policy is
+    /// unknown or a leaky queue, its cost is zero, or its cost exceeds the burst.
     #[inline]
     fn ask(&self, charge: &Charge<'_>) -> Option<Ask> {
         let terms = Terms::of(&self.terms, charge)?;
         let burst = terms.max_tokens();
-        // A leaky queue schedules each request, and never grants more than one.
+        // A leaky queue schedules each request, and never grants more than its cost.
         let is_queue = matches!(terms.algorithm, Algorithm::LeakyQueue { .. });
         if charge.cost == 0 || charge.cost > burst || is_queue {
             return None;
@@ -152,7 +153,7 @@ impl Leasing {
         })
     }
 
-    /// Pays for the request without the backend, if enough leased tokens are here.
+    /// Decides the request from a lease, if one has enough tokens. Returns whether it did.
     pub(crate) fn spend(&self, charge: &Charge<'_>, out: &mut Decision) -> bool {
         let Some(ask) = self.ask(charge) else {
             return false;
@@ -162,8 +163,8 @@ impl Leasing {
         entry.is_some_and(|entry| entry.pay(ask, *lease, out).is_some())
     }
 
-    /// Handles a request that finds no leased tokens, or starts a refill that no request waits for. Outside
-    /// of a runtime there are no refills.
+    /// Sends a request that finds no leased tokens to the backend, with or without a refill, or rejects it. If
+    /// `ask.ahead`, starts a refill that no request waits for. Outside of a runtime there are no refills.
     fn ask_backend(&self, ask: Ask, charge: &Charge<'_>, out: &mut Decision) -> Answer {
         let Shared { table, lease, .. } = &*self.shared;
         let plan = match runtime::Handle::try_current() {
@@ -195,13 +196,13 @@ impl Leasing {
         match answer {
             Answer::Done(_) => in_flight.answered(out),
             Answer::Later(answer) => return Answer::Later(self.refill(in_flight, answer)),
-            // After a background refill, the next request without tokens sees the error.
+            // If this refill ran in the background, the next request without tokens gets the error.
             Answer::Failed(_) => {}
         }
         answer
     }
 
-    /// Awaits a grant in its own task, so that the grant is booked even if the request is cancelled.
+    /// Awaits the answer in its own task, so that the lease is stored even if the request is cancelled.
     fn refill(
         &self,
         in_flight: InFlight,
@@ -245,9 +246,9 @@ impl Leasing {
         })
     }
 
-    /// Returns the unused tokens of all leases to the backend. Holds back the tokens that a bucket gains
-    /// in a lease time plus the backend timeout. Tokens of windows expire instead. The tokens cannot be
-    /// spent here any longer when the messages are sent. Fails if one of the messages fails.
+    /// Empties all leases, and returns their unused tokens to the backend. Of each lease it holds back the
+    /// tokens that the bucket gains in a lease time plus the backend timeout. Tokens of windows are not
+    /// returned. Fails if the backend fails to take back one of the leases.
     pub(crate) async fn give_back(&self) -> Result<(), BackendError> {
         let Shared { table, lease, .. } = &*self.shared;
         let lasting = Duration::from_nanos(*lease).saturating_add(self.timeout);

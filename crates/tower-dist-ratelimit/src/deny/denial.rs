@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::Lookup;
 use crate::{Decision, Decisions, backend::Charge, terms::Terms};
 
-/// A rejection and its end. Times are in nanoseconds since the cache was created.
+/// A remembered rejection. Times are in nanoseconds since the cache was created.
 pub(super) struct Denial {
     /// The rejected request.
     pub(super) lookup: Lookup,
@@ -18,8 +18,8 @@ pub(super) struct Denial {
 }
 
 impl Denial {
-    /// Returns whether the rejection applies to these charges: a rejected charge must cost at least as
-    /// much as before, and an allowed charge the same.
+    /// Returns whether the rejection applies to these charges. A charge that was rejected must cost at least as
+    /// much as before. A charge that was allowed must cost the same.
     pub(super) fn covers(&self, charges: &[Charge<'_>]) -> bool {
         let known = self.costs.iter().zip(self.decisions.iter());
         self.costs.len() == charges.len()
@@ -32,8 +32,8 @@ impl Denial {
             })
     }
 
-    /// Returns the decision on the charge of this number at `now`. The remaining tokens stay as the backend
-    /// reported them.
+    /// Returns the decision on the charge with the index `number` at `now`. The remaining tokens stay as the
+    /// backend reported them.
     pub(super) fn decision(&self, number: usize, cost: u64, terms: Terms, now: u64) -> Decision {
         let denied = self.decisions[number];
         let since = Duration::from_nanos(now.saturating_sub(self.arrived));

@@ -9,7 +9,7 @@ use crate::{
     terms::Terms,
 };
 
-/// Exchanges the usage of one key between this instance and the backend.
+/// A task that exchanges the used tokens of one key between this instance and the backend.
 pub(super) struct Exchange {
     pub(super) shared: Arc<Shared>,
     pub(super) policy: Arc<PolicyUsage>,
@@ -18,8 +18,8 @@ pub(super) struct Exchange {
     pub(super) is_over: bool,
 }
 
-/// If the task ends early, because its runtime shuts down or the backend panics, the unsent usage is lost, and the
-/// next request starts another task.
+/// If the task ends early, because its runtime shuts down or the backend panics, removes the key. Its unsent usage is
+/// lost, and the next request starts another task.
 impl Drop for Exchange {
     fn drop(&mut self) {
         if !self.is_over {
@@ -29,7 +29,7 @@ impl Drop for Exchange {
 }
 
 impl Exchange {
-    /// Exchanges once per period until the key is idle for a period. The first wait is shorter.
+    /// Exchanges once per `period`, until the key is idle for a period. Waits only `first` after the first exchange.
     pub(super) async fn run(mut self, first: Duration, period: Duration) {
         let mut wait = first;
         while self.is_active() {
@@ -57,7 +57,7 @@ impl Exchange {
         }
     }
 
-    /// Reports the usage of this instance, and adopts the usage of the fleet. A report that may have
+    /// Reports the tokens that this instance has used, and adopts the fleet's count. A report that may have
     /// arrived is not sent again.
     async fn once(&self) {
         let usage = self.policy.keys().get_mut(&self.key).map(mem::take);
@@ -108,8 +108,8 @@ impl Exchange {
         };
         let quota = look.quota.unwrap_or(terms.quota);
         let terms = Terms { quota, ..*terms };
-        // `remaining` is never negative, so buckets compare the tokens that they must gain to be full, which
-        // include debts.
+        // `remaining` is never negative, so it does not show debts. For buckets, the tokens that they must gain
+        // to be full include debts.
         let used = |decision: &Decision| match terms.gained(decision.reset_after) {
             Some(tokens) => i128::from(tokens),
             None => -i128::from(decision.remaining),

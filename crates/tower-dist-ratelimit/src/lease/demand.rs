@@ -1,5 +1,5 @@
-//! The demand for a key's tokens, the sizes of refills, and the pauses between them. Pure: times are arguments, in
-//! nanoseconds.
+//! The demand for a key's tokens, the sizes of refills, and the pauses between refills. All functions are pure, and
+//! take times in nanoseconds.
 
 /// Minimum requests per lease time for a key to be leased. At lower rates, a lease saves too few round
 /// trips for the tokens that expire with it.
@@ -15,10 +15,10 @@ const BATCH: u64 = 1 << (MOST_SHORT - 1);
 /// Request rate of one key in this process: requests per lease time, as a moving average.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Demand {
-    /// In 1,024ths of a request, so that small steps do not round to zero.
+    /// Requests per lease time, in 1,024ths of a request, so that small steps do not round to zero.
     parts: u64,
     since: u64,
-    /// Start of the measurement.
+    /// When the measurement started.
     from: u64,
 }
 
@@ -34,8 +34,8 @@ impl Demand {
         }
     }
 
-    /// Estimates the value at which the average settles if the rate stays the same. A new average is too
-    /// low: `a` lease times after its start it has reached 1 - e^-a of that value, nearly a ÷ (1 + a/2).
+    /// Estimates the value that the average reaches if the rate stays the same. A new average is too low:
+    /// `a` lease times after its start it has reached 1 - e^-a of that value, nearly a ÷ (1 + a/2).
     pub(super) fn expected(self, lease: u64) -> u64 {
         let age = self.since.saturating_sub(self.from);
         let seen = self.per_lease();
@@ -74,7 +74,7 @@ fn scale(value: u64, times: u64, by: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// A request as the leases see it.
+/// A request for leased tokens.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
     pub(super) tag: u64,
@@ -82,15 +82,16 @@ pub(super) struct Ask {
     /// Maximum tokens of the quota.
     pub(super) burst: u64,
     pub(super) now: u64,
-    /// The refill runs in the background: no request waits for it.
+    /// Whether this is a refill in the background, for which no request waits.
     pub(super) ahead: bool,
 }
 
 impl Ask {
-    /// Returns the tokens to request in advance: three quarters of the tokens used in a lease time, minus
-    /// the held tokens, so that few expire. The result is at most a quarter of the backend's remaining tokens,
-    /// so that shares shrink near the limit and other instances find tokens. If few remain, the maximum is
-    /// one batch.
+    /// Returns the number of tokens to lease: three quarters of the tokens used in a lease time, minus the
+    /// held tokens, so that few expire.
+    ///
+    /// The maximum is a quarter of the backend's remaining tokens, so that leases shrink near the limit and
+    /// other instances find tokens. If few tokens remain, the maximum is one batch.
     pub(super) fn extra(self, demand: u64, held: u64, remaining: u64) -> u64 {
         let target = (demand - demand / 4).saturating_mul(self.cost);
         let batch = BATCH.saturating_mul(self.cost).min(self.burst / 4);
@@ -103,7 +104,7 @@ impl Ask {
 pub(super) struct Shortage(u8);
 
 impl Shortage {
-    /// Updates the count after an answer. A full grant lowers it by one.
+    /// Updates the count after an answer: a short grant raises it by one, and a full grant lowers it by one.
     pub(super) fn after(self, short: bool) -> Self {
         Self(if short {
             (self.0 + 1).min(MOST_SHORT)
@@ -112,7 +113,7 @@ impl Shortage {
         })
     }
 
-    /// Returns whether the shortage has outlasted several pauses.
+    /// Returns whether at least three grants were short, counted as in [`after`](Self::after).
     pub(super) fn lasts(self) -> bool {
         self.0 >= 3
     }

@@ -18,7 +18,7 @@ pub(super) struct Entry {
     pub(super) seen: AtomicU64,
     /// Two leases, so that a refill can arrive before the previous lease ends.
     leases: [Prepaid; 2],
-    /// A refill starts when the lasting tokens fall to this number.
+    /// A refill starts when at most this number of [lasting](Self::lasting) tokens remains.
     low: AtomicU64,
     /// Earliest time of the next refill.
     pub(super) not_before: AtomicU64,
@@ -35,8 +35,8 @@ impl Entry {
         self.tag.load(Acquire)
     }
 
-    /// Pays for a request from a lease, and writes the decision. Returns whether to start a refill, or
-    /// `None` if no lease has enough tokens.
+    /// Takes the tokens of a request from a lease, and writes the decision. Returns whether to start a refill,
+    /// or `None` if no lease has enough tokens.
     #[inline]
     pub(super) fn pay(&self, ask: Ask, lease: u64, out: &mut Decision) -> Option<bool> {
         if !self.spend(ask) {
@@ -59,7 +59,8 @@ impl Entry {
         Some(is_low && ask.now >= self.not_before.load(Relaxed))
     }
 
-    /// Takes the tokens of a request from one lease, preferably the lease that ends first.
+    /// Takes the tokens of a request from one lease, preferably from the lease that ends first. Returns whether
+    /// a lease had enough tokens.
     #[inline]
     pub(super) fn spend(&self, ask: Ask) -> bool {
         let [one, other] = &self.leases;
@@ -78,7 +79,7 @@ impl Entry {
         self.leases.iter().map(|lease| lease.tokens(now)).sum()
     }
 
-    /// Returns the tokens that do not expire before a refill arrives that starts now.
+    /// Returns the tokens that do not expire in the next quarter of a lease time, while a refill arrives.
     fn lasting(&self, now: u64, lease: u64) -> u64 {
         self.held(now.saturating_add(lease / 4))
     }
@@ -110,7 +111,7 @@ impl Entry {
         // The leases are emptied before the tag changes, and filled after it. So a thread that sees tokens
         // of the new key also sees the new tag.
         self.drain(0);
-        // The first answer sets the other numbers.
+        // The first answer sets the other fields.
         self.seen.store(1, Relaxed);
         self.not_before.store(0, Relaxed);
         self.remaining.store(0, Relaxed);
@@ -118,10 +119,11 @@ impl Entry {
     }
 }
 
-/// State of an entry's key, guarded by the lock.
+/// State of an entry's key, guarded by the lock of its [`Ways`](super::table::Ways).
 #[derive(Debug, Default)]
 pub(super) struct KeyState {
-    /// The charge whose unused tokens are returned. `None` if the key is too long to store.
+    /// The policy, key and quota to which unused tokens are returned. `None` before the first refill, or if the key is
+    /// too long to store.
     pub(super) owner: Option<OwnedCharge>,
     pub(super) demand: Demand,
     shortage: Shortage,
@@ -129,7 +131,7 @@ pub(super) struct KeyState {
     pub(super) in_flight: u64,
     /// Id of the latest refill.
     pub(super) last_id: u64,
-    /// A refund arrived after the refill was sent, so its short grant is no evidence of a shortage.
+    /// Whether a refund arrived after the refill was sent. Then a short grant is no evidence of a shortage.
     refunded: bool,
     /// Tokens that the backend charged, or may have charged, outside of the refill since it was sent.
     outside: u64,
@@ -150,16 +152,16 @@ pub(super) enum Plan {
     Refill(Refill),
 }
 
-/// A request to the backend for the tokens of a waiting request, if there is one, and of a lease.
+/// A request to the backend for a lease, and for the tokens of the waiting request, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refill {
     pub(super) tag: u64,
     pub(super) id: u64,
     /// When the refill was sent. The lease time starts here.
     pub(super) sent: u64,
-    /// Tokens for the waiting request.
+    /// Tokens for the waiting request, or 0 if no request waits.
     pub(super) cost: u64,
-    /// Tokens for the request and the lease.
+    /// Maximum tokens for the request and the lease together.
     pub(super) up_to: u64,
     pub(super) burst: u64,
 }
@@ -173,7 +175,7 @@ impl KeyState {
         }
     }
 
-    /// Decides how to handle a request without tokens, or whether to refill in the background.
+    /// Decides how to handle a request that finds no leased tokens, or whether to refill in the background.
     pub(super) fn plan(&mut self, entry: &Entry, ask: Ask, lease: u64) -> Plan {
         let seen = entry.seen.swap(0, Relaxed);
         self.demand = self.demand.seen(seen, ask.now, lease);
@@ -285,8 +287,8 @@ impl KeyState {
         until
     }
 
-    /// Ends a refill. The next one starts at `not_before` at the earliest. Until then, requests without tokens
-    /// that are not rejected go to the backend one by one.
+    /// Ends a refill. The next refill starts at `not_before` at the earliest. Until then, requests that find no
+    /// leased tokens are rejected here, or go to the backend one by one.
     pub(super) fn ended(&mut self, entry: &Entry, refill: Refill, not_before: u64) {
         if self.in_flight == refill.id {
             self.in_flight = 0;

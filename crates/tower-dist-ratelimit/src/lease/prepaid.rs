@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 #[cfg(all(test, tower_dist_ratelimit_loom))]
 pub(super) use ::loom::sync::atomic::AtomicU64;
 
-/// Prepaid tokens and their deadline.
+/// A lease: prepaid tokens and their deadline.
 ///
-/// `word` holds a generation above the tokens, and each fill changes it twice. A spender that has read
-/// the deadline of one lease cannot take tokens of another: once the later deadline is visible, the
-/// word has changed, and the spender's compare-and-swap fails.
+/// The low bits of `word` are the tokens. The high bits are a generation, which each fill changes before
+/// and after it writes the deadline. So a spender that has read the deadline of one lease cannot take
+/// tokens of another: the word has changed meanwhile, and the spender's compare-and-swap fails.
 #[derive(Debug, Default)]
 pub(super) struct Prepaid {
     word: AtomicU64,
@@ -33,8 +33,9 @@ impl Prepaid {
         if now < self.deadline() { tokens } else { 0 }
     }
 
-    /// Takes `cost` tokens before the deadline, if there are enough. `is_mine` runs after the tokens are
-    /// read and before they are taken: it checks that they belong to the caller's key.
+    /// Takes `cost` tokens, if there are enough before the deadline. Returns whether it took them. `is_mine`
+    /// checks that the tokens belong to the caller's key. It runs after they are read and before they are
+    /// taken.
     #[inline]
     pub(super) fn spend(&self, cost: u64, now: u64, is_mine: impl Fn() -> bool) -> bool {
         let mut word = self.word.load(Acquire);
@@ -51,8 +52,8 @@ impl Prepaid {
         false
     }
 
-    /// Replaces the tokens, and returns the number discarded. The caller holds a lock, so fills never
-    /// run concurrently.
+    /// Replaces the tokens and the deadline, and returns the number of discarded tokens. The caller holds a
+    /// lock, so fills never run concurrently.
     pub(super) fn fill(&self, tokens: u64, deadline: u64) -> u64 {
         let mut generation = self.word.load(Acquire) >> TOKEN_BITS;
         generation += 1;

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::backend::{Charge, OwnedCharge};
 
-/// With four entries each, the table tracks 1,024 keys: about as many as can be hot on one instance.
+/// Number of sets of four entries. The table tracks 1,024 keys: about as many as can be hot on one instance.
 const SETS: usize = 256;
 
 const WAYS: usize = 4;
@@ -18,14 +18,14 @@ const WAYS: usize = 4;
 /// The bits of a tag that do not depend on the quota.
 const KEY_BITS: u64 = u32::MAX as u64;
 
-/// The most frequently requested keys.
+/// A table of the most frequently requested keys, organized as a set-associative cache.
 pub(super) struct Table {
     /// Randomly keyed, so that clients cannot choose keys that share an entry.
     hasher: RandomState,
     pub(super) sets: Box<[Ways]>,
 }
 
-/// The entries that a key can occupy.
+/// One set of the table: the four entries that a key can occupy.
 #[derive(Default)]
 pub(super) struct Ways {
     entries: [Entry; WAYS],
@@ -40,8 +40,8 @@ impl Table {
         }
     }
 
-    /// Returns a nonzero 64-bit hash of a policy, a key and its quota. The lower half does not depend on the
-    /// quota, so all tags of a key have the same ways.
+    /// Returns a nonzero 64-bit hash of a charge's policy, key and quota. The lower half does not depend on the
+    /// quota, so a key has the same set under every quota.
     #[inline]
     pub(super) fn tag(&self, charge: &Charge<'_>) -> u64 {
         let key = self.hasher.hash_one((charge.policy, charge.key));
@@ -70,7 +70,7 @@ impl Ways {
         self.entries.iter().position(|entry| entry.tag() == tag)
     }
 
-    /// Decides how to handle a request without tokens, or whether to refill in the background.
+    /// Decides how to handle a request that finds no leased tokens, or whether to refill in the background.
     pub(super) fn plan(&self, ask: Ask, charge: &Charge<'_>, lease: u64) -> Plan {
         let mut states = self.lock();
         let way = self.way(ask.tag);
@@ -99,7 +99,7 @@ impl Ways {
             return None;
         }
         self.entries[coldest].give_to(ask.tag);
-        // Ids keep counting, so that a late answer for the evicted key is not booked here.
+        // The new key continues the ids of the evicted key. So a late answer for the evicted key has another id.
         states[coldest] = KeyState::new(ask.now, states[coldest].last_id);
         Some(coldest)
     }
@@ -129,7 +129,7 @@ impl Ways {
         }
     }
 
-    /// Discards all tokens, and returns the unexpired tokens per owner.
+    /// Discards all leased tokens, and returns the number of unexpired ones for each owner.
     pub(super) fn drain(&self, now: u64) -> Vec<(OwnedCharge, u64)> {
         let states = self.lock();
         let ways = self.entries.iter().zip(&*states);
