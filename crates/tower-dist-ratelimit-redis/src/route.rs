@@ -40,7 +40,7 @@ pub(super) enum Topology {
 }
 
 impl Topology {
-    /// `asker` has the settings of connections to sentinels, `dialer` of connections to servers.
+    /// `asker` has the settings for connections to sentinels, and `dialer` for connections to servers.
     pub(super) fn new(
         target: Target,
         dialer: Dialer,

@@ -18,9 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct MonitoredPrimary {
     pub(super) name: String,
     pub(super) sentinels: Vec<Address>,
-    /// Connects to the server.
+    /// The settings for connections to the primary.
     pub(super) dialer: Dialer,
-    /// Connects to the sentinels, which have users of their own and no databases.
+    /// The settings for connections to the sentinels, which have users of their own and no databases.
     pub(super) asker: Dialer,
 }
 

@@ -38,8 +38,8 @@
     return rest > 0 and part + 1 or part
   end
 
-  -- Returns the passed time of a sub-window at which at most `room` tokens of the partly covered one still count. Returns nil
-  -- if this takes the whole sub-window.
+  -- Returns the passed time of the present sub-window, in microseconds, at which at most `room` tokens of a partly covered
+  -- sub-window with this count still count. Returns nil if this takes the whole present sub-window.
   local function passes(count, room)
     if count <= room then return 0 end
     if $WHOLE then return nil end

@@ -37,12 +37,12 @@ pub enum Algorithm {
     FixedWindowFromFirstRequest,
     /// The counters of the current and the previous window. The previous one counts in part.
     SlidingWindow,
-    /// A counter per bucket, which is a part of the window. The bucket before the window counts in part.
+    /// One counter for each of `count` equal parts of the window (buckets). The bucket before the window counts in part.
     SlidingWindowBuckets {
         /// Number of buckets in a window.
         count: u32,
     },
-    /// A counter per bucket, which is a part of the window. The bucket before the window counts in full.
+    /// One counter for each of `count` equal parts of the window (buckets). The bucket before the window counts in full.
     SlidingWindowStrict {
         /// Number of buckets in a window.
         count: u32,
