@@ -9,8 +9,7 @@ use tokio::time::{Sleep, sleep};
 use tower_service::Service;
 
 /// A request that waits for its time in a [leaky queue](crate::Policy::leaky_queue), or for the readiness of a clone of
-/// the inner service. During the delay it reserves no capacity of the inner
-/// service.
+/// the inner service. During the delay it reserves no capacity of the inner service.
 pub(crate) struct Delayed<S, Req> {
     /// Boxed, because most requests need no timer.
     delay: Option<Pin<Box<Sleep>>>,

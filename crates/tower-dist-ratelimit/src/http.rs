@@ -85,7 +85,7 @@ impl HttpLimits {
         let decided = Decided::new(&self.limits.rules, question);
         let refunds = charged && answers.refund_when.is_some();
         let refund = (answers.handle || refunds).then(|| {
-            // With this setting every request gets a handle, even an exempt or uncharged request.
+            // With the setting `handle`, every request gets a handle, even an exempt or uncharged request.
             let handle = RateLimitHandle::new(&self.limits, &decided, charged);
             if answers.handle {
                 let extensions = request.extensions_mut();
