@@ -246,8 +246,9 @@ impl State {
 
 /// Makes all charges or none, each to the state at the same place, and writes the decisions to `out`.
 ///
-/// Returns whether all charges are allowed. If one is rejected, no tokens are taken: the decisions of the other charges
-/// stay allowed and grant nothing. Every charge with a cost still puts its [quota](Charge::quota) in force.
+/// Returns whether all charges are allowed. If one is rejected, no tokens are taken. The decision of a charge that
+/// would pass alone then stays allowed, but grants nothing. Every charge with a cost still puts its
+/// [quota](Charge::quota) in force.
 pub fn charge_all(
     states: &mut [State],
     nanos: u64,

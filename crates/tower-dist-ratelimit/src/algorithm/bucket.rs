@@ -21,10 +21,10 @@ use crate::{BuildError, Decision, Quota};
 /// Rounding can admit a request early, by less than one unit. A unit is below a nanosecond unless the burst is huge. If
 /// a token takes a whole number of nanoseconds, as with 1,000 per second or 600 per minute, no request is early.
 ///
-/// Otherwise one number cannot avoid it: 63 bits have no room for the fraction of a unit at which the bucket began to
-/// drain. "Four tokens taken now" and "five tokens taken one token earlier" are the same number, but only the first
-/// may admit a fifth token now. Rounding the price of a token up would prevent early requests, but would admit fewer
-/// requests than the limit at a steady rate.
+/// Otherwise early requests are unavoidable with one number: 63 bits have no room for the fraction of a unit at which
+/// the bucket began to drain. "Four tokens taken now" and "five tokens taken one token earlier" are the same number,
+/// but only the first may admit a fifth token now. Rounding the price of a token up would prevent early requests, but
+/// would admit fewer requests than the limit at a steady rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
     limit: u64,
@@ -40,7 +40,7 @@ impl Bucket {
     ///
     /// # Errors
     ///
-    /// A quota that cannot be counted exactly.
+    /// An invalid quota, or a limit or burst that is too large to count exactly.
     pub(crate) fn new(quota: Quota, max_wait: Option<Duration>) -> Result<Self, BuildError> {
         let pace = Pace::new(quota)?;
         Ok(Self::paced(quota, pace, max_wait.map(saturating_nanos)))
@@ -64,7 +64,7 @@ impl Bucket {
         }
     }
 
-    /// Whole tokens in the bucket when `used` units are missing.
+    /// Returns the number of whole tokens in the bucket when `used` units are missing.
     #[inline(always)]
     fn free(&self, used: u64) -> u64 {
         let full = self.pace.units(self.burst);

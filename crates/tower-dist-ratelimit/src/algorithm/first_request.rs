@@ -13,14 +13,14 @@ use crate::{BuildError, Decision, Quota};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FirstRequest {
     limit: u64,
-    /// In nanoseconds.
+    /// Length of the window, in nanoseconds.
     window: u64,
 }
 
 impl FirstRequest {
     /// # Errors
     ///
-    /// A limit that cannot be counted.
+    /// An invalid quota, or a limit above 2⁶¹.
     pub(crate) fn new(quota: Quota) -> Result<Self, BuildError> {
         quota.check()?;
         quota.check_limit(MAX_COUNT)?;

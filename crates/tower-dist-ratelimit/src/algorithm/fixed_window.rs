@@ -13,7 +13,7 @@ use crate::{BuildError, Decision, Quota, quota::HORIZON};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FixedWindow {
     limit: u64,
-    /// In nanoseconds.
+    /// Length of a window, in nanoseconds.
     window: u64,
     count_bits: u32,
     staggered: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Tick {
 impl FixedWindow {
     /// # Errors
     ///
-    /// A limit that needs more bits than the numbers of all windows up to the horizon leave free.
+    /// An invalid quota, or a limit that needs more bits than the numbers of all windows up to the horizon leave free.
     pub(crate) fn new(quota: Quota, staggered: bool) -> Result<Self, BuildError> {
         quota.check()?;
         let window = saturating_nanos(quota.window());

@@ -3,8 +3,7 @@ use std::fmt;
 use super::{Arithmetic, Ask, When, Words};
 use crate::Decision;
 
-/// An algorithm whose state is one number, 0 for an unused key. The more tokens are used, and the later, the larger it
-/// is.
+/// An algorithm whose state is one number, 0 for an unused key. The number grows with the used tokens and with time.
 pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
     /// An instant in the units of the state.
     type Moment: Copy;

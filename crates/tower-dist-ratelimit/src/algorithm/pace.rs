@@ -32,7 +32,7 @@ impl Pace {
     ///
     /// # Errors
     ///
-    /// A quota that cannot be counted exactly.
+    /// An invalid quota, or a limit or burst that is too large to count exactly.
     pub(super) fn new(quota: Quota) -> Result<Self, BuildError> {
         quota.check()?;
         let window = saturating_nanos(quota.window());

@@ -18,7 +18,7 @@ pub const MAX_LOG: u64 = 10_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlidingLog {
     limit: u64,
-    /// In nanoseconds.
+    /// Length of the window, in nanoseconds.
     window: u64,
     /// Maximum number of requests in a log, and maximum limit.
     longest: u64,
@@ -61,7 +61,7 @@ impl<'a> Log<'a> {
 impl SlidingLog {
     /// # Errors
     ///
-    /// A limit above `longest`.
+    /// An invalid quota, or a limit above `longest`.
     pub(crate) fn new(quota: Quota, longest: u64) -> Result<Self, BuildError> {
         quota.check()?;
         quota.check_limit(longest)?;

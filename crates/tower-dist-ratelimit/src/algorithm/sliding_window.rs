@@ -22,7 +22,7 @@ pub(crate) const MAX_SUB_WINDOWS: u32 = 100;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlidingWindow {
     limit: u64,
-    /// n.
+    /// The number n of sub-windows in the window.
     sub_windows: u64,
     /// The length of a sub-window, in nanoseconds.
     length: u64,
@@ -34,7 +34,7 @@ pub(crate) struct SlidingWindow {
 struct View<'a> {
     newest: u64,
     counts: &'a [u64],
-    /// n.
+    /// The number n of sub-windows in the window.
     sub_windows: u64,
     /// The number of the present sub-window.
     number: u64,
@@ -74,7 +74,7 @@ impl View<'_> {
 impl SlidingWindow {
     /// # Errors
     ///
-    /// A limit that cannot be counted.
+    /// An invalid quota, or a limit above 2⁶¹.
     pub(crate) fn new(quota: Quota, sub_windows: u32, whole: bool) -> Result<Self, BuildError> {
         quota.check()?;
         quota.check_limit(MAX_COUNT)?;

@@ -56,7 +56,8 @@ impl Tags {
     }
 }
 
-/// The place of a key: one of 64. Clients that make their keys share a place gain nothing: these are hashed, like all others.
+/// Returns the index of a key's entry, below 64. Clients that choose keys with one index gain nothing: their keys are
+/// only hashed each time.
 fn place(key: &[u8]) -> usize {
     // Fibonacci hashing, applied to one word after the other.
     let mix = |bits: u64, word: &[u8; 8]| {

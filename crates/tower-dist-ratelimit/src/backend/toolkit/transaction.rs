@@ -204,8 +204,8 @@ impl Transactions {
         self.start(parts, true)
     }
 
-    /// Sends the parts, and makes or settles the charges in a task. Fails if no part could be sent, unless it is a
-    /// correction that a later attempt may send.
+    /// Sends the parts, and completes the transaction in a task. Fails if no part could be sent, unless the parts are
+    /// corrections and one of them is retryable.
     fn start<P: TransactionPart>(
         &self,
         parts: Vec<P>,
