@@ -187,7 +187,7 @@ impl Cluster {
         })
     }
 
-    /// Returns the link to a node. Creates the link if there is none.
+    /// Returns the link to a node, and creates the link at the first call.
     fn link(&self, address: &Address) -> Link {
         let known = |map: &Map| map.links.get(address).cloned();
         let map = self.read();

@@ -66,7 +66,7 @@ impl TransactionPart for Part {
         }
     }
 
-    /// Returns one part per policy, if the failure says that the keys are on two nodes.
+    /// Returns one part per policy, if the call failed because its keys are on two nodes.
     fn split(&self, failure: &Failure) -> Option<Vec<Self>> {
         let is_apart = matches!(failure, Failure::TryAgain) && self.charges.len() > 1;
         let asks = self.call.asks.iter().zip(&self.charges);

@@ -94,7 +94,7 @@ impl Dialer {
         })
     }
 
-    /// Connects and authenticates. The future is boxed for the same reason as that of [`dial`](Self::dial).
+    /// Connects and authenticates. Boxed for the same reason as in [`dial`](Self::dial).
     pub(super) fn connect(
         self,
         address: Address,

@@ -83,7 +83,7 @@ impl Queue {
     }
 
     /// Returns whether the last request is a reason to check [`may_go`](Self::may_go), which reads the clock. Below [`MANY`]
-    /// waiting requests, only the first one and each one that doubles their number is a reason.
+    /// waiting requests, only the first one, the second, the fourth and so on are a reason.
     pub(super) fn has_news(&self) -> bool {
         self.waiting.load(Relaxed).is_power_of_two() || self.is_much()
     }
