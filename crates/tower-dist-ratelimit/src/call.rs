@@ -13,7 +13,6 @@ pub use self::{
     builder::{CallLimitLayerBuilder, Rejecting, Waits},
     error::{LimitError, RateLimited},
     future::CallFuture,
-    service::CallLimit,
 };
 use crate::backend::{Backend, BackendError};
 
@@ -91,5 +90,33 @@ impl<Req, M: fmt::Debug> fmt::Debug for CallLimitLayer<Req, M> {
             .field("policies", &self.calls.limits)
             .field("mode", &self.mode)
             .finish()
+    }
+}
+
+/// A service behind rate limits, from [`CallLimitLayer`].
+///
+/// The service is ready when the inner service is. A rejection is an error of the call, not of readiness. A rejected call
+/// replaces the ready inner service with a clone, which releases any permit that it holds.
+///
+/// In the mode [`Waits`] the service is always ready: see [`Throttle`](crate::Throttle).
+pub struct CallLimit<S, Req, M = Rejecting> {
+    pub(crate) inner: S,
+    pub(crate) layer: CallLimitLayer<Req, M>,
+}
+
+impl<S: Clone, Req, M: Clone> Clone for CallLimit<S, Req, M> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            layer: self.layer.clone(),
+        }
+    }
+}
+
+impl<S: fmt::Debug, Req, M> fmt::Debug for CallLimit<S, Req, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallLimit")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,7 @@
 mod corrections;
 mod decide;
 mod look;
+mod pending;
 mod question;
 mod rule;
 
@@ -12,6 +13,7 @@ use std::{
 
 use self::corrections::Corrections;
 pub(crate) use self::{
+    pending::Pending,
     question::{PolicyCharge, Question},
     rule::{Applies, Rule},
 };

@@ -3,19 +3,17 @@ use std::{
     future::Future,
     mem,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use pin_project::pin_project;
 use tower_service::Service;
 
-use super::{Calls, LimitError, RateLimited};
+use super::{CallLimit, LimitError, RateLimited};
 use crate::{
     Rejection,
     delayed::Delayed,
-    limits::{Outcome, Question},
-    observe::Undecided,
+    limits::{Outcome, Pending, Question},
 };
 
 /// The response of a [`CallLimit`](super::CallLimit) service.
@@ -39,76 +37,47 @@ pub(super) enum State<S: Service<Req>, Req> {
     Calling(#[pin] S::Future),
     /// Boxed, because only leaky queues use it.
     Delayed(Box<Delayed<S, Req>>),
-    /// Boxed, because only remote backends use it.
-    Deciding(Box<PendingCall<S, Req>>),
+    Deciding(Box<Pending<CallLimit<S, Req>, Req>>),
     RateLimited(Option<RateLimited>),
 }
 
-/// A request that waits for a remote backend or a quota look-up.
-pub(super) struct PendingCall<S, Req> {
-    question: Question,
-    /// The instance of the inner service that was ready for the request.
-    inner: S,
-    calls: Arc<Calls<Req>>,
-    /// `None` after the decision.
-    request: Option<Req>,
-    undecided: Undecided,
-}
-
-impl<S: Service<Req> + Clone, Req> PendingCall<S, Req> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<State<S, Req>> {
-        let Self {
-            question,
-            inner,
-            calls,
-            request,
-            undecided,
-        } = self;
-        let limits = &calls.limits;
-        let outcome = ready!(limits.poll(question, cx));
-        undecided.0 = None;
-        let outcome = limits.tell(outcome, question);
-        let request = request.take().expect("polled again after a panic");
-        Poll::Ready(go_on(inner, calls, outcome, question, request))
-    }
-}
-
-/// Acts on an outcome: calls the ready inner service, rejects, delays, or waits for the decision. Not inlined, because
-/// `call` handles the frequent case itself.
-#[inline(never)]
-pub(super) fn go_on<S: Service<Req> + Clone, Req>(
-    inner: &mut S,
-    calls: &Arc<Calls<Req>>,
-    outcome: Outcome,
-    question: &mut Question,
-    request: Req,
-) -> State<S, Req> {
-    let limits = &calls.limits;
-    match outcome {
-        Outcome::Pass { .. } => {
-            let delay = limits.delay(question);
-            if delay.is_zero() {
-                return State::Calling(inner.call(request));
+impl<S, Req> CallLimit<S, Req> {
+    /// Acts on an outcome: calls the ready inner service, rejects, delays, or waits for the decision. Not inlined, because
+    /// `call` handles the frequent case itself.
+    #[inline(never)]
+    pub(super) fn go_on(
+        &mut self,
+        outcome: Outcome,
+        question: &mut Question,
+        request: Req,
+    ) -> State<S, Req>
+    where
+        S: Service<Req> + Clone,
+    {
+        let Self { inner, layer } = self;
+        let limits = &layer.calls.limits;
+        match outcome {
+            Outcome::Pass { .. } => {
+                let delay = limits.delay(question);
+                if delay.is_zero() {
+                    return State::Calling(inner.call(request));
+                }
+                // Dropping the ready service releases any permit that it holds.
+                let unready = inner.clone();
+                *inner = unready.clone();
+                State::Delayed(Box::new(Delayed::new(delay, unready, request)))
             }
-            // Dropping the ready service releases any permit that it holds.
-            let unready = inner.clone();
-            *inner = unready.clone();
-            State::Delayed(Box::new(Delayed::new(delay, unready, request)))
-        }
-        Outcome::Reject(reason) => {
-            *inner = inner.clone();
-            let rejection = Rejection::new(&limits.rules, question, reason);
-            State::RateLimited(Some(RateLimited::new(&rejection)))
-        }
-        Outcome::Later => {
-            let unready = inner.clone();
-            State::Deciding(Box::new(PendingCall {
-                question: mem::take(question),
-                inner: mem::replace(inner, unready),
-                calls: Arc::clone(calls),
-                request: Some(request),
-                undecided: Undecided(Some(limits.watch.clone())),
-            }))
+            Outcome::Reject(reason) => {
+                *inner = inner.clone();
+                let rejection = Rejection::new(&limits.rules, question, reason);
+                State::RateLimited(Some(RateLimited::new(&rejection)))
+            }
+            Outcome::Later => {
+                let unready = self.clone();
+                let ready = mem::replace(self, unready);
+                let limits = &self.layer.calls.limits;
+                State::Deciding(Pending::new(limits, question, ready, request))
+            }
         }
     }
 }
@@ -134,7 +103,13 @@ where
                         .map_err(|error| LimitError::Inner(error).known())?;
                     State::Calling(inner)
                 }
-                StateProjection::Deciding(deciding) => ready!(deciding.poll(cx)),
+                StateProjection::Deciding(pending) => {
+                    let (outcome, request) = ready!(pending.poll(cx));
+                    let Pending {
+                        service, question, ..
+                    } = &mut **pending;
+                    service.go_on(outcome, question, request)
+                }
                 StateProjection::RateLimited(rejected) => {
                     let rejected = rejected.take().expect("polled again after it was ready");
                     return Poll::Ready(Err(LimitError::RateLimited(rejected).known()));

@@ -15,8 +15,7 @@ use crate::{
     RejectionResponse,
     delayed::Delayed,
     http::FollowUp,
-    limits::{Outcome, Question},
-    observe::Undecided,
+    limits::{Outcome, Pending, Question},
 };
 
 /// The response of a [`RateLimit`] service.
@@ -44,40 +43,8 @@ pub(super) enum State<S: Service<Request<B>>, R, B> {
     },
     /// Boxed, because only leaky queues delay requests.
     Delayed(Box<Delayed<S, Request<B>>>, FollowUp),
-    /// Boxed, because a request in place would make every future larger.
-    Deciding(Box<PendingRequest<S, R, B>>),
+    Deciding(Box<Pending<RateLimit<S, R>, Request<B>>>),
     RateLimited(Option<S::Response>),
-}
-
-/// A request that waits for a remote backend or a quota look-up.
-pub(super) struct PendingRequest<S, R, B> {
-    pub(super) question: Question,
-    /// Holds the instance of the inner service that was ready for the request.
-    pub(super) service: RateLimit<S, R>,
-    /// `None` after the decision.
-    pub(super) request: Option<Request<B>>,
-    pub(super) undecided: Undecided,
-}
-
-impl<S, R, B, ResBody> PendingRequest<S, R, B>
-where
-    S: Service<Request<B>, Response = Response<ResBody>> + Clone,
-    R: RejectionResponse<ResBody> + Clone,
-{
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<State<S, R, B>> {
-        let Self {
-            question,
-            service,
-            request,
-            undecided,
-        } = self;
-        let http = &service.layer.http;
-        let outcome = ready!(http.limits.poll(question, cx));
-        undecided.0 = None;
-        let outcome = http.limits.tell(outcome, question);
-        let request = request.take().expect("polled again after a panic");
-        Poll::Ready(service.go_on(outcome, question, request))
-    }
 }
 
 impl<S, R, B, ResBody> Future for ResponseFuture<S, R, B>
@@ -105,7 +72,13 @@ where
                     let follow_up = mem::take(follow_up);
                     State::Calling { inner, follow_up }
                 }
-                StateProjection::Deciding(deciding) => ready!(deciding.poll(cx)),
+                StateProjection::Deciding(pending) => {
+                    let (outcome, request) = ready!(pending.poll(cx));
+                    let Pending {
+                        service, question, ..
+                    } = &mut **pending;
+                    service.go_on(outcome, question, request)
+                }
                 StateProjection::RateLimited(response) => {
                     return Poll::Ready(Ok(response
                         .take()
@@ -149,15 +122,10 @@ impl<S, R> RateLimit<S, R> {
                 State::RateLimited(Some(http.rejection(&layer.reject, reason, question)))
             }
             Outcome::Later => {
-                let undecided = Undecided(Some(http.limits.watch.clone()));
-                let mut service = self.clone();
-                mem::swap(&mut service.inner, &mut self.inner);
-                State::Deciding(Box::new(PendingRequest {
-                    question: mem::take(question),
-                    service,
-                    request: Some(request),
-                    undecided,
-                }))
+                let unready = self.clone();
+                let ready = mem::replace(self, unready);
+                let limits = &self.layer.http.limits;
+                State::Deciding(Pending::new(limits, question, ready, request))
             }
         }
     }

@@ -1,6 +1,5 @@
 use std::{
     future::Future,
-    mem,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -10,8 +9,7 @@ use crate::{
     Decision,
     backend::BackendError,
     key::IntoKey,
-    limits::{Outcome, Question},
-    observe::Undecided,
+    limits::{Outcome, Pending, Question},
 };
 
 type Made = Result<Decision, BackendError>;
@@ -24,8 +22,7 @@ pub(super) struct CheckFuture<'a, K> {
     cost: Option<u64>,
     /// `None` after the first poll.
     key: Option<K>,
-    /// Boxed, because most decisions need no wait.
-    later: Option<Box<(Question, Undecided)>>,
+    later: Option<Box<Pending<(), ()>>>,
 }
 
 // No field is pinned: the first poll moves the key out, and a pending decision is boxed.
@@ -54,8 +51,7 @@ impl<'a, K: IntoKey> CheckFuture<'a, K> {
         let limits = &*limiter.limits;
         match limits.decide(&mut question, limiter.look(key, self.cost)) {
             Outcome::Later => {
-                let undecided = Undecided(Some(limits.watch.clone()));
-                self.later = Some(Box::new((mem::take(&mut question), undecided)));
+                self.later = Some(Pending::new(&limiter.limits, &mut question, (), ()));
                 self.wait(cx)
             }
             // One policy is the common case, and its decision is copied only once.
@@ -68,15 +64,10 @@ impl<'a, K: IntoKey> CheckFuture<'a, K> {
 
     #[cold]
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Made> {
-        let limits = &*self.limiter.limits;
-        let (question, undecided) = self
-            .later
-            .as_deref_mut()
-            .expect("polled again after it was ready");
-        let outcome = ready!(limits.poll(question, cx));
-        undecided.0 = None;
-        let outcome = limits.tell(outcome, question);
-        let decision = decision(limits, outcome, question);
+        let later = self.later.as_deref_mut();
+        let pending = later.expect("polled again after it was ready");
+        let (outcome, ()) = ready!(pending.poll(cx));
+        let decision = decision(&self.limiter.limits, outcome, &mut pending.question);
         self.later = None;
         Poll::Ready(decision)
     }
