@@ -1,5 +1,7 @@
 use std::{slice, time::Duration};
 
+use smallvec::SmallVec;
+
 use crate::{
     Algorithm, BuildError, Decision, Policy, Quota, Source,
     backend::{Answer, Backend, BackendError, Charge, Memory, PolicyId},
@@ -92,7 +94,7 @@ impl Fallback {
         out: &mut [Decision],
     ) -> Result<bool, BackendError> {
         let charges = charges.map(|(number, charge)| self.own(number, charge));
-        let charges: Vec<Charge<'_>> = charges.collect();
+        let charges: SmallVec<[Charge<'_>; 4]> = charges.collect();
         let allowed = now(self.share.acquire(&charges, out))?;
         for decision in out {
             decision.source = Source::Local;
