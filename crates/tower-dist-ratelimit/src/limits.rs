@@ -1,6 +1,5 @@
 mod corrections;
 mod decide;
-mod look;
 mod pending;
 mod question;
 mod rule;

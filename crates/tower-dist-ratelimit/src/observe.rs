@@ -122,14 +122,3 @@ impl Watch {
         }
     }
 }
-
-/// A request without a decision. Emits [`Event::Cancelled`] if it is dropped while it holds the [`Watch`].
-pub(crate) struct Undecided(pub(crate) Option<Watch>);
-
-impl Drop for Undecided {
-    fn drop(&mut self) {
-        if let Some(watch) = &self.0 {
-            watch.emit(|| Event::Cancelled);
-        }
-    }
-}

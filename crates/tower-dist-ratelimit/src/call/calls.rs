@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use crate::{
-    RateLimited, Rejection, RequestPolicy,
+    Quota, RateLimited, Rejection, RequestPolicy,
     key::KeySink,
     limits::{Applies, Limits, Outcome, PolicyCharge, Question, Rule},
 };
@@ -19,7 +19,23 @@ impl<Req> Calls<Req> {
         &self,
         request: &Req,
     ) -> impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies {
-        |rule, sink, asked| self.policies[asked.rule].look(request, rule, sink, asked)
+        |rule, sink, asked| {
+            let policy = &self.policies[asked.rule];
+            if let Some(write) = &policy.key {
+                let (key, found) = sink.key(|sink| write(request, sink));
+                if !found && let Err(applies) = rule.without_key() {
+                    return applies;
+                }
+                asked.key = key;
+            }
+            if let Some(cost) = &policy.cost {
+                asked.cost = cost(request);
+            }
+            if let Some(quota) = &policy.quota {
+                asked.quota = quota(request).and_then(Quota::usable);
+            }
+            Applies::Yes
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use crate::{
-    LimitError, RateLimited,
+    Event, LimitError, RateLimited,
     delayed::Delayed,
     limits::{Limits, Question},
 };
@@ -58,15 +58,22 @@ pub(super) enum State<S: Service<Req>, Req> {
 
 pub(super) type BoxTurn = Pin<Box<dyn Future<Output = Result<Paid, RateLimited>> + Send + Sync>>;
 
-/// A request and its charge, which is refunded unless the inner service is called. The question is filled in place, because
-/// moving it costs more than the decision.
+/// A request and its charge. The question is filled in place, because moving it costs more than the decision.
 pub(super) struct Paid {
     pub(super) limits: Arc<Limits>,
     pub(super) question: Question,
-    /// Whether a drop refunds the charge.
-    refunds: bool,
+    pub(super) on_drop: OnDrop,
     /// The time of the charge, if a policy counts in windows.
     since: Option<Instant>,
+}
+
+/// The action if a request is dropped.
+pub(super) enum OnDrop {
+    Nothing,
+    /// Emits [`Event::Cancelled`], because the request has no decision.
+    Cancelled,
+    /// Refunds the charge, because the inner service was not called.
+    Refund,
 }
 
 impl Paid {
@@ -75,7 +82,7 @@ impl Paid {
         Self {
             limits: Arc::clone(limits),
             question: Question::default(),
-            refunds: false,
+            on_drop: OnDrop::Nothing,
             since: None,
         }
     }
@@ -83,8 +90,10 @@ impl Paid {
 
 impl Drop for Paid {
     fn drop(&mut self) {
-        if self.refunds {
-            self.limits.take_back(&self.question, self.since);
+        match self.on_drop {
+            OnDrop::Nothing => {}
+            OnDrop::Cancelled => self.limits.watch.emit(|| Event::Cancelled),
+            OnDrop::Refund => self.limits.take_back(&self.question, self.since),
         }
     }
 }
@@ -105,7 +114,7 @@ impl<S: Service<Req>, Req> State<S, Req> {
         let mut rules = paid.limits.rules.iter();
         let has_windows = rules.any(|rule| rule.policy.algorithm().has_windows());
         paid.since = has_windows.then(Instant::now);
-        paid.refunds = true;
+        paid.on_drop = OnDrop::Refund;
         Self::Readying {
             delayed: Delayed::new(paid.limits.delay(&paid.question), inner, request),
             paid,
@@ -131,7 +140,7 @@ where
                 StateProjection::Readying { delayed, paid } => {
                     let inner = ready!(delayed.poll(cx))
                         .map_err(|error| LimitError::Inner(error).known())?;
-                    paid.refunds = false;
+                    paid.on_drop = OnDrop::Nothing;
                     State::Calling(inner)
                 }
                 StateProjection::Calling(inner) => {

@@ -4,23 +4,22 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{
-    future::Paid,
+    future::{OnDrop, Paid},
     lines::{Outlook, Place, Spacing, Supply, WaitingLines},
 };
 use crate::{
     Algorithm, Decision, Event, RateLimited, Reason, Waits,
     limits::{Limits, Outcome, PolicyCharge, Question},
-    observe::Undecided,
 };
 
 /// Waits for the turn of a request. `outcome` is the first decision, or `None` if the request joins a line before its first
 /// decision.
 pub(super) async fn turn(
     waits: Waits,
-    paid: Paid,
+    mut paid: Paid,
     outcome: Option<Outcome>,
 ) -> Result<Paid, RateLimited> {
-    let mut undecided = Undecided(Some(paid.limits.watch.clone()));
+    paid.on_drop = OnDrop::Cancelled;
     let started = Instant::now();
     let mut turn = Turn {
         end: started + waits.max_wait,
@@ -32,7 +31,7 @@ pub(super) async fn turn(
         Ok(()) => Outcome::Pass { charged: true },
         Err(reason) => Outcome::Reject(reason),
     };
-    undecided.0 = None;
+    turn.paid.on_drop = OnDrop::Nothing;
     if turn.place.is_some() {
         let waited = started.elapsed();
         turn.paid.limits.watch.emit(|| Event::Waited(waited));
@@ -44,10 +43,11 @@ pub(super) async fn turn(
 /// A request that waits for its turn.
 struct Turn {
     lines: Arc<WaitingLines>,
+    /// Dropped before the event of a cancelled request is emitted.
+    place: Option<Place>,
     paid: Paid,
     /// The latest time at which the turn may come.
     end: Instant,
-    place: Option<Place>,
 }
 
 impl Turn {
