@@ -66,11 +66,7 @@ impl HttpLimits {
                 ResponseHeaders::NearLimit(share) => self.is_near(decided, share),
                 ResponseHeaders::OnRejection | ResponseHeaders::Never => false,
             };
-        if tell {
-            Stamp::new(self, decided)
-        } else {
-            None
-        }
+        tell.then(|| Stamp::new(self, decided)).flatten()
     }
 
     /// Inserts a handle into a request that passes, if the layer has handles. Returns the remaining work on the response.

@@ -120,12 +120,8 @@ impl Ladder {
         }
     }
 
-    /// Records an asynchronous decision of the backend.
-    pub(crate) fn answered_later(&self, leave: Leave) {
-        self.answered(leave, false);
-    }
-
-    fn answered(&self, leave: Leave, forget: bool) {
+    /// Records a decision of the backend. With `forget`, a record without failures is cleared.
+    pub(crate) fn answered(&self, leave: Leave, forget: bool) {
         // Before the circuit closes, so that each request that finds the circuit closed is also charged to the share.
         if let (Leave::Probe(_), Instead::Decide(fallback)) = (leave, &self.instead) {
             let lasting = fallback.lasting();

@@ -143,22 +143,13 @@ impl Settings {
 
     /// Checks the policies and registers them with the backend.
     pub(crate) fn build(self, policies: Vec<Policy>) -> Result<Limits, BuildError> {
-        let Self {
-            mut backend,
-            failure_mode,
-            timeout,
-            consistency,
-            wrap,
-            deny_cache,
-            shadow,
-            watch,
-        } = self;
+        let (mut backend, timeout, consistency) = (self.backend, self.timeout, self.consistency);
         if timeout.is_zero() || timeout > MAX_TIMEOUT {
             let value = format!("{timeout:?}");
             let bound = format!("above 0 and at most {MAX_TIMEOUT:?}");
             return Err(BuildError::new("backend_timeout", value, bound));
         }
-        failure_mode.check()?;
+        self.failure_mode.check()?;
         consistency.check()?;
         check(&*backend, &policies)?;
         if let (Consistency::Leased(_), 2..) = (consistency, policies.len()) {
@@ -166,11 +157,11 @@ impl Settings {
             return Err(BuildError::new("consistency", "leased", bound));
         }
         let ladder = Ladder::new(
-            failure_mode,
+            self.failure_mode,
             timeout,
             &policies,
             backend.is_remote(),
-            watch.clone(),
+            self.watch.clone(),
         )?;
         if let Consistency::Eventual(_) = consistency {
             // The local copy of the counts is a memory, which can reject a policy, too.
@@ -178,10 +169,10 @@ impl Settings {
         }
         // Registration is the last step that can fail, so a failed build has registered nothing.
         let ids = register_checked(&*backend, &policies)?;
-        if deny_cache && backend.is_remote() {
+        if self.deny_cache && backend.is_remote() {
             backend = Arc::new(Denying::new(backend, &policies, &ids));
         }
-        let (backend, leasing) = match wrap {
+        let (backend, leasing) = match self.wrap {
             None => (backend, None),
             Some(wrap) => wrap(consistency, backend, &policies, &ids, timeout)?,
         };
@@ -193,14 +184,14 @@ impl Settings {
         Ok(Limits {
             alone,
             rules: rules
-                .map(|(policy, id)| Rule::new(policy, id, &watch.name))
+                .map(|(policy, id)| Rule::new(policy, id, &self.watch.name))
                 .collect(),
             backend,
             leasing,
             timeout,
             ladder,
-            shadow,
-            watch,
+            shadow: self.shadow,
+            watch: self.watch,
             warned_of_late_quotas: Once::new(),
             corrections: Corrections::default(),
         })

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Quota, RateLimited, Rejection, RequestPolicy,
+    Quota, RateLimited, RequestPolicy,
     key::KeySink,
     limits::{Applies, Limits, Outcome, PolicyCharge, Question, Rule},
 };
@@ -43,10 +43,7 @@ impl Limits {
     /// Emits the event of an outcome, and turns a rejection into an error.
     pub(crate) fn admit(&self, outcome: Outcome, question: &Question) -> Result<(), RateLimited> {
         match self.tell(outcome, question) {
-            Outcome::Reject(reason) => {
-                let rejection = Rejection::new(&self.rules, question, reason);
-                Err(RateLimited::new(&rejection))
-            }
+            Outcome::Reject(reason) => Err(RateLimited::new(&self.rules, question, reason)),
             Outcome::Pass { .. } | Outcome::Later => Ok(()),
         }
     }

@@ -1,6 +1,9 @@
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
-use crate::{Decision, Reason, Rejection};
+use crate::{
+    Decision, Reason, Rejection,
+    limits::{Question, Rule},
+};
 
 /// The error of a limited call: a rejection, or an error of the inner service.
 #[derive(Debug)]
@@ -84,9 +87,10 @@ struct Parts {
 }
 
 impl RateLimited {
-    pub(crate) fn new(rejection: &Rejection<'_>) -> Self {
+    pub(crate) fn new(rules: &[Rule], question: &Question, reason: Reason) -> Self {
+        let rejection = Rejection::new(rules, question, reason);
         Self(Box::new(Parts {
-            reason: rejection.reason(),
+            reason,
             retry_after: rejection.retry_after(),
             decided: rejection.decided().owned(),
             #[cfg(feature = "attempt")]

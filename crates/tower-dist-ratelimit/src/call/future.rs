@@ -11,7 +11,6 @@ use tower_service::Service;
 
 use super::{CallLimit, LimitError, RateLimited};
 use crate::{
-    Rejection,
     delayed::Delayed,
     limits::{Outcome, Pending, Question},
 };
@@ -69,8 +68,8 @@ impl<S, Req> CallLimit<S, Req> {
             }
             Outcome::Reject(reason) => {
                 *inner = inner.clone();
-                let rejection = Rejection::new(&limits.rules, question, reason);
-                State::RateLimited(Some(RateLimited::new(&rejection)))
+                let rejected = RateLimited::new(&limits.rules, question, reason);
+                State::RateLimited(Some(rejected))
             }
             Outcome::Later => {
                 let unready = self.clone();

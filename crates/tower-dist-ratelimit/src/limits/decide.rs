@@ -184,7 +184,7 @@ impl Limits {
             Ok(JointDecision { allowed, decisions })
                 if decisions.len() == question.charges.len() =>
             {
-                self.ladder.answered_later(leave);
+                self.ladder.answered(leave, false);
                 question.decisions = decisions;
                 self.by_quota(question, allowed, leave)
             }
