@@ -69,7 +69,7 @@ struct Attempt {
     added: u64,
 }
 
-/// What an attempt's answer means for the operation.
+/// The result of an attempt.
 enum Outcome {
     Decided(JointDecision),
     /// The command added `over` more tokens than the decision grants. They are being taken back.

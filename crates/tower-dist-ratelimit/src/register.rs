@@ -44,7 +44,7 @@ pub(crate) fn register_checked(
     policies: &[Policy],
 ) -> Result<Vec<PolicyId>, BuildError> {
     let ids = backend.register(policies)?;
-    // Else the policies without one would let everything through.
+    // A policy without an id would admit every request.
     let (named, number) = (ids.len(), policies.len());
     let value = format_args!("one that names {named} of {number} policies");
     BuildError::ensure(named == number, "backend", value, "one that names each")?;

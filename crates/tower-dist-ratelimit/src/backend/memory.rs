@@ -248,7 +248,7 @@ impl Memory {
         &'a self,
         charges: &'a [Charge<'_>],
     ) -> Result<SmallVec<[Target<'a>; 4]>, BackendError> {
-        // Collecting into a `Result` moves the vector.
+        // Pushed one by one, because collecting into a `Result` would move the vector.
         let mut asked = SmallVec::new();
         for charge in charges {
             asked.push(self.ask(charge)?);

@@ -149,7 +149,7 @@ impl<C: CompareAndSwap> Cells<C> {
     ///
     /// # Errors
     ///
-    /// Too many charges wait already.
+    /// 8,192 requests wait already.
     pub(super) fn ask(
         &self,
         set: &Arc<PolicySet>,

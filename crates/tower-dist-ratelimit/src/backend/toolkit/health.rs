@@ -20,7 +20,7 @@ use std::sync::{
 #[derive(Debug)]
 pub struct Health {
     up: AtomicBool,
-    /// `None` until the first attempt to connect has failed.
+    /// The last reason for which the connection was down. `None` if no attempt to connect has failed yet.
     reason: Mutex<Option<String>>,
 }
 
