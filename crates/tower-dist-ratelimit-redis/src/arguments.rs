@@ -3,7 +3,7 @@ use std::io::Write;
 use smallvec::SmallVec;
 
 use super::{
-    reply::{PolicyReply, Replies, word},
+    reply::{PolicyReply, Replies, parse_reply},
     rows::{Row, Rows},
     run::Run,
 };
@@ -97,10 +97,10 @@ pub(super) enum RowAnswer {
 
 impl RowAnswer {
     /// Returns the answer to the request that has `rank` requests before it in the row.
-    pub(super) fn words(&self, rank: usize) -> Replies {
+    pub(super) fn replies(&self, rank: usize) -> Replies {
         match self {
-            Self::One(words) => words.clone(),
-            Self::Run(run) => Replies::from_iter([run.said(rank)]),
+            Self::One(replies) => replies.clone(),
+            Self::Run(run) => Replies::from_iter([run.reply(rank)]),
         }
     }
 }
@@ -111,14 +111,14 @@ pub(super) fn row_answers(rows: &Rows, numbers: &[i64]) -> Option<Vec<RowAnswer>
     let mut row_answers = Vec::with_capacity(rows.0.len());
     for Row { call, times } in &rows.0 {
         row_answers.push(if *times == 1 {
-            let mut said = Replies::new();
+            let mut replies = Replies::new();
             if !call.settles {
-                said.resize(call.asks.len(), PolicyReply::default());
+                replies.resize(call.asks.len(), PolicyReply::default());
                 for number in call.by_policy().flatten() {
-                    said[number] = word(&mut numbers, call.asks[number].cost)?;
+                    replies[number] = parse_reply(&mut numbers, call.asks[number].cost)?;
                 }
             }
-            RowAnswer::One(said)
+            RowAnswer::One(replies)
         } else {
             RowAnswer::Run(Run::new(call, numbers.next()?)?)
         });
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn each_request_of_a_run_gets_the_answer_of_a_request_alone() {
-        let said = |remaining, reset, granted, wait| {
+        let one = |remaining, reset, granted, wait| {
             Replies::from_iter([PolicyReply {
                 remaining,
                 reset,
@@ -197,14 +197,14 @@ mod tests {
         let [run] = &row_answers(&[200]).unwrap()[..] else {
             panic!("{rows:?} is not one row");
         };
-        let words: Vec<Replies> = (0..4).map(|rank| run.words(rank)).collect();
+        let replies: Vec<Replies> = (0..4).map(|rank| run.replies(rank)).collect();
         assert_eq!(
-            words,
+            replies,
             [
-                said(1, 333_400, 1, 0),
-                said(0, 666_734, 1, 0),
-                said(0, 666_734, -1, 67),
-                said(0, 666_734, -1, 67),
+                one(1, 333_400, 1, 0),
+                one(0, 666_734, 1, 0),
+                one(0, 666_734, -1, 67),
+                one(0, 666_734, -1, 67),
             ]
         );
         for wrong in [&[][..], &[-1], &[1 << 53], &[1, 2]] {

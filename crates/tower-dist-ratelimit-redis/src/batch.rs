@@ -28,14 +28,14 @@ const MOST_REQUESTS: usize = 256;
 /// The requests of one call. They share one allocation and one lock.
 #[derive(Debug)]
 pub(super) struct Batch {
-    state: Mutex<State>,
+    state: Mutex<BatchState>,
     /// Number of unsent requests of this kind. The batches of one kind share this counter.
     waiting: Arc<AtomicUsize>,
     health: Arc<Health>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BatchState {
     /// Number of rows, including the rows of requests whose caller has left.
     rows: usize,
     waiters: Vec<Waiter>,
@@ -71,7 +71,7 @@ impl Batch {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BatchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -192,7 +192,7 @@ impl Future for Pending {
             return Poll::Pending;
         };
         let mut state = batch.lock();
-        let State { waiters, stage, .. } = &mut *state;
+        let BatchState { waiters, stage, .. } = &mut *state;
         let waiter = &mut waiters[number];
         let answer = match stage {
             Stage::Waiting => {
@@ -205,7 +205,7 @@ impl Future for Pending {
                 return Poll::Pending;
             }
             Stage::RowAnswer(row_answers) => match row_answers.get(waiter.place.row) {
-                Some(row_answers) => Ok(row_answers.words(waiter.place.rank)),
+                Some(row_answers) => Ok(row_answers.replies(waiter.place.rank)),
                 None => Ok(Replies::new()),
             },
             Stage::Failed(failure) => Err(failure.clone()),

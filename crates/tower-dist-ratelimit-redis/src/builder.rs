@@ -8,7 +8,7 @@ use super::{
     Redis,
     link::Link,
     route::{Route, Topology},
-    target::{Kind, Target},
+    target::{Deployment, Target},
     wire::{Dialer, Wire},
 };
 
@@ -231,8 +231,9 @@ impl RedisBuilder {
     /// Outside of a tokio runtime.
     pub async fn connect(self) -> Result<Redis, ConnectError> {
         let (target, timeouts) = (Target::parse(&self.url)?.to_string(), self.timeouts);
-        let (way, prefix) = self.way()?;
-        let route = connect_within(timeouts.connect, target, Route::open(way, timeouts)).await?;
+        let (topology, prefix) = self.topology()?;
+        let route =
+            connect_within(timeouts.connect, target, Route::open(topology, timeouts)).await?;
         Ok(Redis::new(route, prefix))
     }
 
@@ -268,12 +269,12 @@ impl RedisBuilder {
     /// Outside of a tokio runtime.
     pub fn connect_lazy(self) -> Result<Redis, ConnectError> {
         let timeouts = self.timeouts;
-        let (way, prefix) = self.way()?;
-        Ok(Redis::new(Route::later(way, timeouts), prefix))
+        let (topology, prefix) = self.topology()?;
+        Ok(Redis::new(Route::later(topology, timeouts), prefix))
     }
 
     /// Checks all settings. Returns how to connect, and the prefix.
-    fn way(self) -> Result<(Topology, Arc<str>), ConnectError> {
+    fn topology(self) -> Result<(Topology, Arc<str>), ConnectError> {
         let target = Target::parse(&self.url)?;
         check_prefix(&self.prefix)?;
         self.timeouts.check()?;
@@ -285,15 +286,15 @@ impl RedisBuilder {
             password: target.password.clone(),
             db: target.db,
         };
-        let asker = Dialer {
+        let sentinel_dialer = Dialer {
             #[cfg(feature = "tls")]
             tls: dialer.tls.clone(),
             user: self.sentinel_user,
             password: self.sentinel_password,
             db: 0,
         };
-        let way = Topology::new(target, dialer, asker, self.timeouts)?;
-        Ok((way, Arc::from(self.prefix)))
+        let topology = Topology::new(target, dialer, sentinel_dialer, self.timeouts)?;
+        Ok((topology, Arc::from(self.prefix)))
     }
 
     #[cfg(feature = "tls")]
@@ -312,7 +313,7 @@ impl RedisBuilder {
             (Some(_), _) => "sentinel_user",
             (None, Some(_)) => "sentinel_password",
         };
-        if matches!(target.kind, Kind::Sentinel(_)) {
+        if matches!(target.kind, Deployment::Sentinel(_)) {
             return Ok(());
         }
         let problem = "is set, but the URL is not one of redis-sentinel://";

@@ -64,7 +64,7 @@ impl Cluster {
             timeouts,
             seeds,
             map: RwLock::new(Map {
-                problem: Some("no node has been asked yet which of them has which slots".into()),
+                problem: Some("the owners of the slots are not known yet".into()),
                 ..Map::default()
             }),
             stale: Arc::default(),

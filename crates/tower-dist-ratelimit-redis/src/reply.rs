@@ -20,7 +20,10 @@ pub(super) struct PolicyReply {
 pub(super) type Replies = SmallVec<[PolicyReply; 1]>;
 
 /// Parses one policy's answer to a request of this cost.
-pub(super) fn word(numbers: &mut impl Iterator<Item = i64>, cost: i64) -> Option<PolicyReply> {
+pub(super) fn parse_reply(
+    numbers: &mut impl Iterator<Item = i64>,
+    cost: i64,
+) -> Option<PolicyReply> {
     let (first, reset) = (numbers.next()?, numbers.next()?);
     if first >= 0 {
         return Some(PolicyReply {
@@ -39,12 +42,12 @@ pub(super) fn word(numbers: &mut impl Iterator<Item = i64>, cost: i64) -> Option
 }
 
 /// Returns the decisions on one request. `limits` are the limits of its policies.
-pub(super) fn verdict(words: &[PolicyReply], limits: &[u64]) -> JointDecision {
-    let decisions = words.iter().zip(limits);
+pub(super) fn verdict(replies: &[PolicyReply], limits: &[u64]) -> JointDecision {
+    let decisions = replies.iter().zip(limits);
     JointDecision {
-        allowed: words.iter().all(|said| said.granted >= 0),
+        allowed: replies.iter().all(|reply| reply.granted >= 0),
         decisions: decisions
-            .map(|(said, &limit)| said.decision(limit))
+            .map(|(reply, &limit)| reply.decision(limit))
             .collect(),
     }
 }

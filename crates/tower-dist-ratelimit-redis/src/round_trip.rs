@@ -149,7 +149,7 @@ mod tests {
         let outcome = run(due_call, &server, Duration::from_millis(500)).await;
         let answer = pending.await;
         assert_eq!(outcome.is_some(), answer.is_err());
-        let left = answer.ok().map(|words| words[0].remaining);
+        let left = answer.ok().map(|replies| replies[0].remaining);
         (server.asked.into_inner().unwrap(), left)
     }
 

@@ -15,7 +15,7 @@ use super::{
     link::{Connect, Link},
     reply::verdict,
     sentinel::MonitoredPrimary,
-    target::{Kind, Target},
+    target::{Deployment, Target},
     wire::Dialer,
     work::{Batching, Work},
 };
@@ -40,42 +40,44 @@ pub(super) enum Topology {
 }
 
 impl Topology {
-    /// `asker` has the settings for connections to sentinels, and `dialer` for connections to servers.
+    /// `sentinel_dialer` has the settings for connections to sentinels, and `dialer` for connections to servers.
     pub(super) fn new(
         target: Target,
         dialer: Dialer,
-        asker: Dialer,
+        sentinel_dialer: Dialer,
         timeouts: Timeouts,
     ) -> Result<Self, ConnectError> {
         let mut addresses = target.addresses.into_iter();
         Ok(match target.kind {
-            Kind::Standalone => {
+            Deployment::Standalone => {
                 let address = addresses.next().ok_or_else(|| {
                     ConnectError::new("the URL of a Redis server", "names no host")
                 })?;
                 Self::One(dialer.to(&address))
             }
-            Kind::Sentinel(name) => {
+            Deployment::Sentinel(name) => {
                 let watched = MonitoredPrimary {
                     name,
                     sentinels: addresses.collect(),
                     dialer,
-                    asker,
+                    sentinel_dialer,
                 };
                 Self::One(Arc::new(move || {
                     let watched = watched.clone();
                     Box::pin(async move { watched.dial().await })
                 }))
             }
-            Kind::Cluster => Self::Cluster(Cluster::new(addresses.collect(), dialer, timeouts)),
+            Deployment::Cluster => {
+                Self::Cluster(Cluster::new(addresses.collect(), dialer, timeouts))
+            }
         })
     }
 }
 
 impl Route {
     /// Connects now.
-    pub(super) async fn open(way: Topology, timeouts: Timeouts) -> Result<Self, ConnectError> {
-        Ok(match way {
+    pub(super) async fn open(topology: Topology, timeouts: Timeouts) -> Result<Self, ConnectError> {
+        Ok(match topology {
             Topology::One(connect) => {
                 Self::One(Link::new(Some(connect().await?), Some(connect), timeouts))
             }
@@ -87,8 +89,8 @@ impl Route {
     }
 
     /// Connects in the background.
-    pub(super) fn later(way: Topology, timeouts: Timeouts) -> Self {
-        match way {
+    pub(super) fn later(topology: Topology, timeouts: Timeouts) -> Self {
+        match topology {
             Topology::One(connect) => Self::One(Link::new(None, Some(connect), timeouts)),
             Topology::Cluster(cluster) => {
                 cluster.open_later();

@@ -78,7 +78,7 @@ impl Rule {
 }
 
 /// An algorithm's part of a script.
-struct Part {
+struct ScriptPart {
     /// The name of its values' layout. The name is a part of the keys.
     version: String,
     counts: Counts,
@@ -86,7 +86,7 @@ struct Part {
     alone: Option<Alone>,
 }
 
-fn part(policy: &Policy) -> Result<Part, BuildError> {
+fn part(policy: &Policy) -> Result<ScriptPart, BuildError> {
     match policy.algorithm() {
         Algorithm::TokenBucket => paced(policy, "b", source::TOKEN_BUCKET, 0),
         Algorithm::LeakyBucket => paced(policy, "m", source::TOKEN_BUCKET, 0),
@@ -141,7 +141,7 @@ fn paced(
     version: &str,
     algorithm: &str,
     max_wait: u64,
-) -> Result<Part, BuildError> {
+) -> Result<ScriptPart, BuildError> {
     let rate = Rate::new(policy.quota())?;
     let (rate, layout, state, quota) = match policy.has_dynamic_quotas() {
         true => (rate.finer(max_wait), "u1", source::USED, QUOTA_OF_UNITS),
@@ -156,7 +156,7 @@ fn paced(
         ("MAX_WAIT", max_wait),
     ];
     let is_short = algorithm == source::TOKEN_BUCKET && !policy.has_dynamic_quotas();
-    Ok(Part {
+    Ok(ScriptPart {
         version: format!("{version}{layout}"),
         counts: Counts::Units { max_wait },
         lua: fill(&lua, &numbers),
@@ -180,13 +180,23 @@ const FIXED_QUOTA: &str = "\n  local quota, adopt\n";
 
 /// Returns the part of a fixed window. `fresh` and `after` are times in Lua. A request without a stored window gets a window
 /// that ends at `fresh`. A stored window is used if it ends later than `after`.
-fn window(policy: &Policy, version: &str, fresh: &str, after: &str) -> Result<Part, BuildError> {
+fn window(
+    policy: &Policy,
+    version: &str,
+    fresh: &str,
+    after: &str,
+) -> Result<ScriptPart, BuildError> {
     let lua = [source::WINDOW, source::COUNTER].concat();
     let lua = lua.replace("$FRESH", fresh).replace("$AFTER", after);
     counter(policy, version, &lua)
 }
 
-fn sliding(policy: &Policy, version: &str, count: u32, whole: bool) -> Result<Part, BuildError> {
+fn sliding(
+    policy: &Policy,
+    version: &str,
+    count: u32,
+    whole: bool,
+) -> Result<ScriptPart, BuildError> {
     // Rounded up to whole microseconds if the count does not divide the window.
     let length = as_micros(policy.quota().window()).div_ceil(u64::from(count));
     let numbers = [("COUNT", count.into()), ("LENGTH", length)];
@@ -196,7 +206,7 @@ fn sliding(policy: &Policy, version: &str, count: u32, whole: bool) -> Result<Pa
 
 /// Returns the part of a fixed or sliding window. The window's length is in the name of the layout, because a count is
 /// meaningless for a window of another length.
-fn counter(policy: &Policy, version: &str, lua: &str) -> Result<Part, BuildError> {
+fn counter(policy: &Policy, version: &str, lua: &str) -> Result<ScriptPart, BuildError> {
     let micros = as_micros(policy.quota().window());
     let version = match micros.is_multiple_of(1_000_000) {
         true => format!("{version}w{}s", micros / 1_000_000),
@@ -210,7 +220,7 @@ fn counter_up_to(
     policy: &Policy,
     version: String,
     lua: &str,
-) -> Result<Part, BuildError> {
+) -> Result<ScriptPart, BuildError> {
     let quota = policy.quota();
     quota.check_limit(most)?;
     let window = micros("window", quota.window())?;
@@ -228,7 +238,7 @@ fn counter_up_to(
         ("WINDOW", window),
         ("MAX_COUNT", MAX_COUNT),
     ];
-    Ok(Part {
+    Ok(ScriptPart {
         version,
         counts: Counts::Tokens(most),
         lua: fill(&[lua, change].concat(), &numbers),

@@ -45,10 +45,10 @@ impl Run {
     }
 
     /// Returns the answer to the request with `rank` requests before it.
-    pub(super) fn said(&self, rank: usize) -> PolicyReply {
+    pub(super) fn reply(&self, rank: usize) -> PolicyReply {
         let Self { rate, cost, used } = *self;
         let granted = u64::try_from(rank).map_or(u64::MAX, |rank| rank.min(rate.free(used) / cost));
-        rate.say(used + granted * cost * rate.token, cost)
+        rate.reply(used + granted * cost * rate.token, cost)
     }
 }
 
@@ -59,7 +59,7 @@ impl Rate {
     }
 
     /// Returns the answer of a bucket with `used` units to a request of this cost. The scripts compute the same answer.
-    fn say(self, used: u64, cost: u64) -> PolicyReply {
+    fn reply(self, used: u64, cost: u64) -> PolicyReply {
         let Self { rate, token, burst } = self;
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         let free = self.free(used);

@@ -30,13 +30,13 @@ pub(super) type Kind = (usize, u16);
 #[derive(Debug)]
 pub(super) struct SendQueue {
     health: Arc<Health>,
-    state: Mutex<State>,
+    state: Mutex<Queues>,
     /// Wakes the task that sends.
     ready: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Queues {
     /// Whether there is a connection.
     is_open: bool,
     /// Whether all handles were dropped.
@@ -66,7 +66,7 @@ impl SendQueue {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Queues> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -158,7 +158,7 @@ impl SendQueue {
 /// The future of a request, and whether the task now has a call to send.
 type Enqueued = Result<(Pending, bool), Failure>;
 
-impl State {
+impl Queues {
     /// Adds a request to the others of its kind.
     fn join(&mut self, call: Call, slot: u16, health: &Arc<Health>) -> Enqueued {
         let kind = (Arc::as_ptr(&call.script).addr(), slot);

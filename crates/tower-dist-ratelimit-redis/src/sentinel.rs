@@ -21,7 +21,7 @@ pub(super) struct MonitoredPrimary {
     /// The settings for connections to the primary.
     pub(super) dialer: Dialer,
     /// The settings for connections to the sentinels, which have users of their own and no databases.
-    pub(super) asker: Dialer,
+    pub(super) sentinel_dialer: Dialer,
 }
 
 impl MonitoredPrimary {
@@ -55,7 +55,11 @@ impl MonitoredPrimary {
     }
 
     async fn ask(&self, sentinel: &Address) -> Result<Address, ConnectError> {
-        let wire = self.asker.clone().connect(sentinel.clone()).await?;
+        let wire = self
+            .sentinel_dialer
+            .clone()
+            .connect(sentinel.clone())
+            .await?;
         let mut command = redis::cmd("SENTINEL");
         command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
         let answer = wire.ask(sentinel, command).await?;

@@ -5,7 +5,7 @@ use tower_dist_ratelimit::backend::toolkit::ConnectError;
 
 /// The parsed URL of a server. The type has no `Debug`, because that would show the password.
 pub(super) struct Target {
-    pub(super) kind: Kind,
+    pub(super) kind: Deployment,
     pub(super) addresses: Vec<Address>,
     #[cfg(feature = "tls")]
     pub(super) tls: bool,
@@ -15,7 +15,7 @@ pub(super) struct Target {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Deployment {
     Standalone,
     Cluster,
     /// The addresses are sentinels of the primary with this name.
@@ -30,12 +30,12 @@ impl Target {
             return Err(wrong("must have the form redis://host:port"));
         };
         let (tls, kind) = match scheme {
-            "redis" => (false, Kind::Standalone),
-            "rediss" => (true, Kind::Standalone),
-            "redis-cluster" => (false, Kind::Cluster),
-            "rediss-cluster" => (true, Kind::Cluster),
-            "redis-sentinel" => (false, Kind::Sentinel(String::new())),
-            "rediss-sentinel" => (true, Kind::Sentinel(String::new())),
+            "redis" => (false, Deployment::Standalone),
+            "rediss" => (true, Deployment::Standalone),
+            "redis-cluster" => (false, Deployment::Cluster),
+            "rediss-cluster" => (true, Deployment::Cluster),
+            "redis-sentinel" => (false, Deployment::Sentinel(String::new())),
+            "rediss-sentinel" => (true, Deployment::Sentinel(String::new())),
             _ => {
                 return Err(wrong(
                     "must begin with redis://, rediss://, redis-cluster://, rediss-cluster://, redis-sentinel:// or rediss-sentinel://",
@@ -64,7 +64,7 @@ impl Target {
             ));
         };
         let default_port = match kind {
-            Kind::Sentinel(_) => 26379,
+            Deployment::Sentinel(_) => 26379,
             _ => 6379,
         };
         let addresses: Vec<Address> = hosts
@@ -75,17 +75,17 @@ impl Target {
                 wrong("must name a host, and a port from 1 to 65535 if any; in a password / is %2F")
             })?;
         let (kind, db) = match kind {
-            Kind::Sentinel(_) => {
+            Deployment::Sentinel(_) => {
                 let (name, db) = path.split_once('/').unwrap_or((path, ""));
                 let name = decode(name).filter(|name| !name.is_empty());
                 let name = name.ok_or_else(|| {
                     wrong("must name the primary that the sentinels watch: redis-sentinel://host:port/name")
                 })?;
-                (Kind::Sentinel(name), db)
+                (Deployment::Sentinel(name), db)
             }
             kind => (kind, path),
         };
-        if kind == Kind::Standalone && addresses.len() > 1 {
+        if kind == Deployment::Standalone && addresses.len() > 1 {
             return Err(wrong(
                 "names one host, unless it is redis-cluster:// or redis-sentinel://",
             ));
@@ -96,7 +96,7 @@ impl Target {
                 .parse::<u32>()
                 .map_err(|_| wrong("may end in the number of a database, from 0"))?,
         };
-        if kind == Kind::Cluster && db != 0 {
+        if kind == Deployment::Cluster && db != 0 {
             return Err(wrong("has a database, but a Cluster has only the one"));
         }
         Ok(Self {
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_url_names_the_server_the_user_and_the_database() {
         let target = Target::parse("redis://app:p%40ss%3aword@cache.example:6380/3").unwrap();
-        assert_eq!((target.kind, target.db), (Kind::Standalone, 3));
+        assert_eq!((target.kind, target.db), (Deployment::Standalone, 3));
         #[cfg(feature = "tls")]
         assert!(!target.tls);
         assert_eq!(target.addresses, [at("cache.example", 6380)]);
@@ -192,13 +192,13 @@ mod tests {
     #[test]
     fn clusters_and_sentinels_have_several_hosts() {
         let target = Target::parse("redis-cluster://a:7000,b,[::1]:7002").unwrap();
-        assert_eq!(target.kind, Kind::Cluster);
+        assert_eq!(target.kind, Deployment::Cluster);
         assert_eq!(
             target.addresses,
             [at("a", 7000), at("b", 6379), at("::1", 7002)]
         );
         let target = Target::parse("redis-sentinel://a,b:1/main%20one/2").unwrap();
-        assert_eq!(target.kind, Kind::Sentinel("main one".to_owned()));
+        assert_eq!(target.kind, Deployment::Sentinel("main one".to_owned()));
         assert_eq!((target.addresses[0].port, target.db), (26379, 2));
         assert_eq!(target.to_string(), "a:26379,b:1");
     }

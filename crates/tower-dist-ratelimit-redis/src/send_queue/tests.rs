@@ -69,11 +69,11 @@ fn answer(due_call: DueCall) {
 }
 
 async fn left(pending: Pending) -> i64 {
-    let words: Replies = pending.await.unwrap();
-    if words[0].granted < 0 {
+    let replies: Replies = pending.await.unwrap();
+    if replies[0].granted < 0 {
         -1
     } else {
-        words[0].remaining
+        replies[0].remaining
     }
 }
 
@@ -92,7 +92,7 @@ async fn two_calls_go_immediately_and_further_requests_go_together() {
     assert_eq!(lab.take().iter().map(rows).collect::<Vec<_>>(), [[1]]);
     drop(second);
     let others = [lab.enqueue("a"), lab.enqueue("b"), lab.enqueue("b")];
-    assert!(lab.take().is_empty(), "two calls are on their way");
+    assert!(lab.take().is_empty(), "two calls are in flight");
     let (kind, mut due_calls) = (sent.kind.unwrap(), Vec::new());
     answer(sent);
     assert_eq!(left(first).await, 4);
@@ -185,7 +185,7 @@ async fn the_task_is_woken_only_if_it_can_send_a_call() {
     let mut task = spawn(lab.send_queue.ready());
     assert!(task.poll().is_pending());
     let waiting: Vec<Pending> = (0..63).map(|_| lab.enqueue("a")).collect();
-    assert!(!task.is_woken(), "two calls are on their way");
+    assert!(!task.is_woken(), "two calls are in flight");
     let _last = lab.enqueue("a");
     assert!(task.is_woken());
     drop((sent, waiting));
@@ -262,7 +262,7 @@ async fn a_queue_is_bounded_and_a_request_without_a_caller_takes_no_place() {
         }
         assert!(
             lab.take().is_empty(),
-            "as many calls as may be are on their way"
+            "the maximum number of calls is in flight"
         );
         there
     };

@@ -57,9 +57,9 @@ impl Lab {
             })
             .collect();
         let row_answers = row_answers(&rows, &numbers).unwrap();
-        let words = places
+        let replies = places
             .iter()
-            .map(|place| row_answers[place.row].words(place.rank));
-        words.collect()
+            .map(|place| row_answers[place.row].replies(place.rank));
+        replies.collect()
     }
 }

@@ -58,13 +58,13 @@ impl Pending {
         if self.calls.is_empty() {
             return Ok(());
         }
-        let words = lab.run(now, &self.calls);
-        for ((call, words), theirs) in self.calls.iter().zip(words).zip(&self.decisions) {
+        let replies = lab.run(now, &self.calls);
+        for ((call, replies), theirs) in self.calls.iter().zip(replies).zip(&self.decisions) {
             let Some((theirs, limits)) = theirs else {
-                prop_assert!(words.is_empty());
+                prop_assert!(replies.is_empty());
                 continue;
             };
-            let ours = verdict(&words, limits);
+            let ours = verdict(&replies, limits);
             prop_assert_eq!(ours.decisions.len(), theirs.len());
             for ((ours, theirs), rule) in ours.decisions.iter().zip(theirs).zip(&call.script.rules)
             {
@@ -152,8 +152,8 @@ impl Together {
             asks: asks.collect(),
             settles: false,
         };
-        let words = &lab.run(now, &[call])[0];
-        words.iter().all(|said| said.granted >= 0)
+        let replies = &lab.run(now, &[call])[0];
+        replies.iter().all(|reply| reply.granted >= 0)
     }
 
     /// Makes a step in Rust. The script makes it when the time moves on.

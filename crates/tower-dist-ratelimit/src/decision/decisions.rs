@@ -39,13 +39,13 @@ impl Decisions {
     /// Replaces the decisions with `len` rejections, in place: moving them costs more than the decision.
     #[inline]
     pub(crate) fn reject(&mut self, len: usize) {
-        const REFUSED: Decision = Decision::reject(0, 0, None, Duration::ZERO);
+        const REJECTED: Decision = Decision::reject(0, 0, None, Duration::ZERO);
         self.0.clear();
         // One decision is the common case. A push is faster than a loop.
         if len == 1 {
-            self.0.push(REFUSED);
+            self.0.push(REJECTED);
         } else {
-            self.0.resize(len, REFUSED);
+            self.0.resize(len, REJECTED);
         }
     }
 }

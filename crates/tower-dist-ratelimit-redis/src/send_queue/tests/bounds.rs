@@ -45,7 +45,7 @@ async fn only_kinds_without_requests_are_forgotten() {
     sent.extend(lab.take());
     assert_eq!(sent.len(), 200);
     let others: Vec<Pending> = (0..KINDS).map(enqueue).collect();
-    assert!(lab.take().is_empty(), "calls are on their way");
+    assert!(lab.take().is_empty(), "calls are in flight");
     let sent = end(sent);
     assert_eq!(sent.len(), 100);
     assert!(end(sent).is_empty());
