@@ -75,6 +75,22 @@ fn a_decision_of_the_limiter_allocates_nothing() {
     }
 }
 
+#[test]
+fn a_decision_on_four_policies_allocates_nothing() {
+    let policies = ["a", "b", "c", "d"]
+        .map(|name| Policy::new(name, Quota::per_second(1).burst(2)).by(key::header("key")));
+    let layer = policies.into_iter().fold(
+        RateLimitLayer::builder(Memory::default()).headers(ResponseHeaders::Never),
+        |layer, policy| layer.limit(policy),
+    );
+    let mut service = layer.build().unwrap().layer(Inner);
+    for _ in 0..2 {
+        let request = Request::builder().header("key", "k").body(()).unwrap();
+        let (count, response) = allocations(|| now(service.call(request)).unwrap());
+        assert_eq!((count, response.status()), (0, StatusCode::OK));
+    }
+}
+
 /// Every kind of key extractor.
 #[test]
 fn finding_out_who_asks_allocates_nothing() {

@@ -8,8 +8,8 @@ use std::{
 
 use tower::Layer;
 use tower_dist_ratelimit::{
-    FailureMode, MissingKey, Policy, RateLimitLayer, TrustedProxies,
-    backend::Memory,
+    FailureMode, Limiter, MissingKey, Policy, RateLimitLayer, TrustedProxies,
+    backend::{BackendError, CasBackend, CompareAndSwap, Memory},
     key::{self, KeyExtractor},
 };
 use tracing::{
@@ -217,4 +217,46 @@ async fn late_quotas_log_one_warning_and_are_not_failures_of_the_backend() {
     assert_eq!(levels.seen(), vec![Level::WARN]);
     let message = "rate-limit quota look-up timed out: the failure mode decides";
     assert_eq!(levels.messages(), [message]);
+}
+
+/// A store that takes its first value and then fails each swap.
+#[derive(Default)]
+struct WritesOnce(Mutex<Option<Vec<u8>>>);
+
+impl CompareAndSwap for WritesOnce {
+    type Version = ();
+
+    async fn load(&self, _: &[u8]) -> Result<Option<(Vec<u8>, ())>, BackendError> {
+        let value = self.0.lock().unwrap().clone();
+        Ok(value.map(|value| (value, ())))
+    }
+
+    async fn swap(
+        &self,
+        _: &[u8],
+        expected: Option<()>,
+        value: &[u8],
+        _: Duration,
+    ) -> Result<bool, BackendError> {
+        if expected.is_some() {
+            return Err(BackendError::new("read-only"));
+        }
+        *self.0.lock().unwrap() = Some(value.to_vec());
+        Ok(true)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_refunds_log_one_warning() {
+    let levels = Levels::default();
+    let _guard = tracing::subscriber::set_default(levels.clone());
+    let backend = CasBackend::new(WritesOnce::default());
+    let limiter = Limiter::new(backend, Policy::new("p", slow(9))).unwrap();
+    assert!(limiter.check("k").await.unwrap().allowed);
+    for _ in 0..2 {
+        limiter.refund("k", 1).await.unwrap_err();
+    }
+    let message = "gave up a refund or an extra charge of a rate limit: its count stays wrong";
+    assert_eq!(levels.messages().len(), 1);
+    assert!(levels.messages()[0].starts_with(message));
 }

@@ -253,7 +253,7 @@ impl Transactions {
     fn give_up(&self, error: BackendError) -> BackendError {
         if self.0.lost.fetch_add(1, Relaxed) == 0 {
             #[cfg(feature = "tracing")]
-            tracing::warn!(%error, "gave up a refund or another correction of a rate limit: the tokens stay charged");
+            tracing::warn!(%error, "gave up a refund or an extra charge of a rate limit: its count stays wrong");
         }
         error
     }
