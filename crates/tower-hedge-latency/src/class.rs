@@ -11,7 +11,7 @@ use tower_attempt::PerKey;
 
 use crate::estimator::{Estimator, QuantileTarget};
 use crate::guard::Guard;
-use crate::trigger::Percentile;
+use crate::trigger::DelayBounds;
 
 /// A class takes about 16 KB, so all classes take 4 MB.
 const MAX_CLASSES: usize = 256;
@@ -40,8 +40,8 @@ pub(crate) struct Classes {
 type Table = HashMap<u64, (Arc<str>, Arc<Class>)>;
 
 impl Class {
-    pub(crate) fn delay(&self, percentile: &Percentile) -> Option<Duration> {
-        percentile.delay(self.estimator.threshold())
+    pub(crate) fn delay(&self, bounds: &DelayBounds) -> Option<Duration> {
+        bounds.delay(self.estimator.threshold())
     }
 }
 
@@ -72,10 +72,10 @@ impl Classes {
     }
 
     /// The names and delays of all keyed classes, sorted by name.
-    pub(crate) fn delays(&self, percentile: &Percentile) -> Vec<(Arc<str>, Option<Duration>)> {
+    pub(crate) fn delays(&self, bounds: &DelayBounds) -> Vec<(Arc<str>, Option<Duration>)> {
         let table = self.table.load();
         let delays = table.values();
-        let delays = delays.map(|(name, class)| (Arc::clone(name), class.delay(percentile)));
+        let delays = delays.map(|(name, class)| (Arc::clone(name), class.delay(bounds)));
         let mut delays: Vec<_> = delays.collect();
         delays.sort_unstable();
         delays
@@ -118,8 +118,8 @@ mod tests {
         for key in ["search", "item", "search"] {
             classes.of(&key);
         }
-        let percentile = Percentile::default();
-        let names: Vec<_> = classes.delays(&percentile).into_iter().collect();
+        let bounds = crate::trigger::Percentile::default().bounds();
+        let names: Vec<_> = classes.delays(&bounds).into_iter().collect();
         assert_eq!(names, [("item".into(), None), ("search".into(), None)]);
     }
 

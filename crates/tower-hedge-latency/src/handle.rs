@@ -68,8 +68,8 @@ impl HedgeHandle {
     #[must_use]
     pub fn delays_by_key(&self) -> Vec<(Arc<str>, Option<Duration>)> {
         let settings = self.0.load();
-        let delays = |percentile| settings.latencies.classes.delays(percentile);
-        settings.percentile().map(delays).unwrap_or_default()
+        let delays = |bounds| settings.latencies.classes.delays(bounds);
+        settings.bounds.as_ref().map(delays).unwrap_or_default()
     }
 
     /// Sets the trigger to a percentile. It takes effect immediately, with the latencies learned before.

@@ -9,7 +9,7 @@ use tower_attempt::{Budget, BuildError, HedgeOverride, Mode};
 use crate::class::{Class, Classes};
 use crate::counters::Counters;
 use crate::estimator::{Observation, QuantileTarget};
-use crate::trigger::{Percentile, Trigger, micros};
+use crate::trigger::{DelayBounds, Percentile, Trigger, micros};
 
 /// The settings in effect, computed from [`Config`]. A handle replaces them, but a call keeps the version with which it
 /// began.
@@ -19,6 +19,9 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     /// The quantile to learn, and its windows. Used only if the trigger is a percentile.
     pub(crate) target: QuantileTarget,
+    /// The bounds on the learned delay. `None` if the trigger is not a percentile.
+    pub(crate) bounds: Option<DelayBounds>,
+    max_hedges: u32,
     pub(crate) budget: Budget,
     /// Whether this layer deposits its eligible calls into the budget. Otherwise a layer above does.
     pub(crate) deposits: bool,
@@ -54,7 +57,7 @@ impl Config {
     pub(crate) fn validate(&self, given: &Self) -> Result<(), BuildError> {
         self.trigger.validate()?;
         self.common.validate()?;
-        self.trigger().validate(self.max_hedges)?;
+        self.trigger().validate(given.max_hedges)?;
         match (self.trigger(), self.trigger.setter()) {
             (Trigger::Percentile, _) => self.percentile.validate(self.common.budget()),
             (_, setter) => given.percentile.validate_unset(setter.unwrap_or_default()),
@@ -84,17 +87,15 @@ impl Config {
 
     /// Combines the settings of `given` with the settings of `self` that `given` leaves out.
     fn overridden_by(&self, given: &Self) -> Result<Self, BuildError> {
-        let (trigger, max_hedges) = match given.trigger.get() {
-            None => (&self.trigger, self.max_hedges),
-            // These triggers set the number of hedges themselves.
-            Some(Trigger::Delays(_) | Trigger::FanOut(_)) => (&given.trigger, None),
-            Some(_) => (&given.trigger, self.max_hedges),
+        let trigger = match given.trigger.get() {
+            Some(_) => &given.trigger,
+            None => &self.trigger,
         };
         Ok(Self {
             common: self.common.overridden_by(&given.common)?,
             trigger: trigger.clone(),
             percentile: self.percentile.overridden_by(&given.percentile),
-            max_hedges: given.max_hedges.or(max_hedges),
+            max_hedges: given.max_hedges.or(self.max_hedges),
             on_failure: given.on_failure.or(self.on_failure),
         })
     }
@@ -109,6 +110,8 @@ impl Settings {
         };
         let settings = Self {
             target: config.percentile.target(&Budget::unlimited()),
+            bounds: None,
+            max_hedges: 0,
             budget: Budget::unlimited(),
             deposits: true,
             config,
@@ -131,6 +134,12 @@ impl Settings {
         self.budget = self.config.budget(&self.budget);
         self.target = self.config.percentile.target(&self.budget);
         self.deposits = self.config.common.deposits();
+        let trigger = self.config.trigger();
+        self.max_hedges = trigger.max_hedges(self.config.max_hedges);
+        self.bounds = match trigger {
+            Trigger::Percentile => Some(self.config.percentile.bounds()),
+            _ => None,
+        };
         let target = self.learns().then_some(self.target);
         let above = target.map_or(0, |target| target.above);
         let former = self.latencies.above.swap(above, Relaxed);
@@ -143,27 +152,16 @@ impl Settings {
         self
     }
 
-    /// The settings of the percentile, if the trigger is one.
-    #[inline]
-    pub(crate) fn percentile(&self) -> Option<&Percentile> {
-        match self.config.trigger() {
-            Trigger::Percentile => Some(&self.config.percentile),
-            _ => None,
-        }
-    }
-
     /// Returns these settings with the changes of a request's override, except its deadline, which is an instant.
     pub(crate) fn overridden(&self, own: &HedgeOverride) -> Arc<Self> {
         let mut settings = self.clone();
-        let config = &mut settings.config;
-        let hedges = own.max_hedges;
-        let hedges = hedges.unwrap_or_else(|| config.trigger().max_hedges(config.max_hedges));
-        config.max_hedges = Some(hedges);
-        if hedges == 0 {
-            config.common.mode = Some(Mode::Off);
+        settings.max_hedges = own.max_hedges.unwrap_or(self.max_hedges);
+        if settings.max_hedges == 0 {
+            settings.config.common.mode = Some(Mode::Off);
         }
         if let Some(delay) = own.delay {
-            config.trigger.set("delay", Trigger::Fixed(delay));
+            settings.config.trigger.set("delay", Trigger::Fixed(delay));
+            settings.bounds = None;
         }
         Arc::new(settings)
     }
@@ -171,8 +169,8 @@ impl Settings {
     /// When the 0-based `hedge` is due, as an offset from the call's start.
     #[inline]
     pub(crate) fn due(&self, hedge: u32, learned: Option<Duration>) -> Option<Duration> {
-        let config = &self.config;
-        config.trigger().due(hedge, config.max_hedges, learned)
+        let trigger = self.config.trigger();
+        trigger.due(hedge, self.max_hedges, learned)
     }
 
     /// Returns `class`, or the class of requests without one of their own.
@@ -183,7 +181,7 @@ impl Settings {
     /// The delay that `class` has learned, if the trigger learns.
     #[inline]
     pub(crate) fn learned(&self, class: &Class) -> Option<Duration> {
-        class.delay(self.percentile()?)
+        class.delay(self.bounds.as_ref()?)
     }
 
     /// Records a call that ends `now` and represents `calls` calls, if the trigger learns.
@@ -196,7 +194,7 @@ impl Settings {
     }
 
     pub(crate) fn learns(&self) -> bool {
-        self.percentile().is_some()
+        self.bounds.is_some()
     }
 
     /// Deposits a successful call, unless the layer above deposits.

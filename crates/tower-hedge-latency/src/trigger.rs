@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_attempt::BuildError;
 
-pub(crate) use self::percentile::{Percentile, micros};
+pub(crate) use self::percentile::{DelayBounds, Percentile, micros};
 
 /// More attempts would not make the tail shorter, and each takes memory in its call.
 const MAX_HEDGES: usize = 100;
@@ -29,10 +29,10 @@ impl Trigger {
     pub(crate) fn due(
         &self,
         hedge: u32,
-        max_hedges: Option<u32>,
+        max_hedges: u32,
         learned: Option<Duration>,
     ) -> Option<Duration> {
-        if hedge > 0 && hedge >= self.max_hedges(max_hedges) {
+        if hedge >= max_hedges {
             return None;
         }
         let multiple = |delay: Duration| match hedge {
@@ -47,16 +47,16 @@ impl Trigger {
         }
     }
 
-    /// Returns the maximum number of hedges per call: the given one, or the trigger's own.
-    pub(crate) fn max_hedges(&self, max_hedges: Option<u32>) -> u32 {
-        max_hedges.unwrap_or_else(|| match self {
-            Self::Percentile | Self::Fixed(_) => 1,
+    /// Returns the maximum number of hedges per call. Delays and a fan-out set the number themselves.
+    pub(crate) fn max_hedges(&self, given: Option<u32>) -> u32 {
+        match self {
+            Self::Percentile | Self::Fixed(_) => given.unwrap_or(1),
             Self::Delays(delays) => u32::try_from(delays.len()).unwrap_or(u32::MAX),
             Self::FanOut(attempts) => attempts - 1,
-        })
+        }
     }
 
-    /// Checks the trigger together with the number of hedges.
+    /// Checks the trigger together with a given number of hedges.
     pub(crate) fn validate(&self, max_hedges: Option<u32>) -> Result<(), BuildError> {
         match (self, max_hedges) {
             (Self::Delays(delays), _) if !(1..=MAX_HEDGES).contains(&delays.len()) => {
@@ -89,6 +89,7 @@ mod tests {
     }
 
     fn all(trigger: &Trigger, max_hedges: Option<u32>) -> Vec<Duration> {
+        let max_hedges = trigger.max_hedges(max_hedges);
         let due = |hedge| trigger.due(hedge, max_hedges, None);
         (0..).map_while(due).collect()
     }
@@ -106,19 +107,16 @@ mod tests {
     #[test]
     fn a_learned_delay_is_a_fixed_one_once_it_is_known() {
         let percentile = Trigger::Percentile;
-        assert_eq!(percentile.due(0, None, None), None);
-        assert_eq!(percentile.due(0, None, Some(ms(7))), Some(ms(7)));
-        assert_eq!(percentile.due(1, None, Some(ms(7))), None);
-        assert_eq!(percentile.due(1, Some(2), Some(ms(7))), Some(ms(14)));
+        assert_eq!(percentile.due(0, 1, None), None);
+        assert_eq!(percentile.due(0, 1, Some(ms(7))), Some(ms(7)));
+        assert_eq!(percentile.due(1, 1, Some(ms(7))), None);
+        assert_eq!(percentile.due(1, 2, Some(ms(7))), Some(ms(14)));
     }
 
     #[test]
     fn a_huge_delay_saturates() {
         let fixed = Trigger::Fixed(Duration::MAX);
-        assert_eq!(
-            fixed.due(u32::MAX - 1, Some(u32::MAX), None),
-            Some(Duration::MAX)
-        );
+        assert_eq!(fixed.due(u32::MAX - 1, u32::MAX, None), Some(Duration::MAX));
     }
 
     #[test]

@@ -27,6 +27,15 @@ pub(crate) struct Percentile {
     pub(crate) window: Option<Duration>,
 }
 
+/// The bounds on a learned delay.
+#[derive(Clone, Debug)]
+pub(crate) struct DelayBounds {
+    min: Duration,
+    max: Duration,
+    /// The delay while the estimator has too few samples.
+    initial: Option<Duration>,
+}
+
 impl Percentile {
     /// Checks the settings against each other, and an explicit quantile against an explicit budget.
     pub(crate) fn validate(&self, budget: Option<&Budget>) -> Result<(), BuildError> {
@@ -124,18 +133,26 @@ impl Percentile {
         Ok(())
     }
 
-    /// The time of the first hedge, given the estimator's threshold in microseconds.
+    /// Returns the bounds on the learned delay, with the defaults of those that were not given.
+    pub(crate) fn bounds(&self) -> DelayBounds {
+        DelayBounds {
+            min: self.min_delay(),
+            max: self.max_delay.unwrap_or(Duration::MAX),
+            initial: self.initial_delay,
+        }
+    }
+}
+
+impl DelayBounds {
+    /// Returns the time of the first hedge, given the estimator's threshold in microseconds.
+    #[inline]
     pub(crate) fn delay(&self, threshold: Option<u64>) -> Option<Duration> {
         let delay = match threshold {
             Some(micros) => Duration::from_micros(micros),
-            None => self.initial_delay?,
+            None => self.initial?,
         };
         // Not `clamp`, which panics if the minimum is above the maximum.
-        let delay = delay.max(self.min_delay());
-        Some(
-            self.max_delay
-                .map_or(delay, |max_delay| delay.min(max_delay)),
-        )
+        Some(delay.max(self.min).min(self.max))
     }
 }
 
@@ -205,9 +222,10 @@ mod tests {
             initial_delay: Some(ms(50)),
             ..Percentile::default()
         };
-        let delays = [None, Some(0), Some(20_000), Some(u64::MAX)].map(|t| percentile.delay(t));
+        let delays =
+            [None, Some(0), Some(20_000), Some(u64::MAX)].map(|t| percentile.bounds().delay(t));
         assert_eq!(delays, [50, 5, 20, 500].map(|millis| Some(ms(millis))));
-        let bare = Percentile::default();
+        let bare = Percentile::default().bounds();
         assert_eq!(bare.delay(None), None);
         assert_eq!(bare.delay(Some(10)), Some(ms(1)));
     }

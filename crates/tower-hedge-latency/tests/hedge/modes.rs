@@ -245,6 +245,42 @@ async fn each_setting_changes_alone() {
     assert_eq!((handle.mode(), handle.budget().available()), (Mode::On, 3));
 }
 
+/// `delays` and `fan_out` do not use the maximum number of hedges, but the layer keeps it for its next trigger.
+#[tokio::test(start_paused = true)]
+async fn a_trigger_with_its_own_number_of_hedges_leaves_the_maximum_number_as_it_is() {
+    let layer = fixed(10).max_hedges(3).build().unwrap();
+    let handle = layer.handle();
+    let (mut service, mut mock) = mock::spawn_layer::<u32, u32, _>(layer);
+    let mut expect_hedges = async |expected| {
+        assert_ready_ok!(service.poll_ready());
+        let mut call = task::spawn(service.call(7));
+        assert_pending!(call.poll());
+        let mut attempts = vec![next(&mut mock).await];
+        for _ in 0..expected {
+            advance(ms(10)).await;
+            assert_pending!(call.poll());
+            attempts.push(next(&mut mock).await);
+        }
+        advance(ms(100)).await;
+        assert_pending!(call.poll());
+        assert_no_request(&mut mock);
+        attempts.pop().unwrap().send_response(1);
+        assert_eq!(assert_ready_ok!(call.poll()), 1);
+    };
+    expect_hedges(3).await;
+    let builder = HedgeLayer::builder;
+    let delays = builder().delays([ms(5), ms(15)]).build().unwrap();
+    handle.retune(&delays).unwrap();
+    expect_hedges(2).await;
+    handle.set_fixed(ms(10));
+    expect_hedges(3).await;
+    handle
+        .retune(&builder().fan_out(3).build().unwrap())
+        .unwrap();
+    handle.retune(&fixed(10).build().unwrap()).unwrap();
+    expect_hedges(3).await;
+}
+
 /// The trigger determines the number of hedges, and the error names it.
 #[tokio::test(start_paused = true)]
 async fn delays_replace_the_number_of_hedges_and_cannot_be_given_one() {
