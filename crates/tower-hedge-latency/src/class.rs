@@ -39,12 +39,6 @@ pub(crate) struct Classes {
 /// The name and the class of each key, by the key's hash.
 type Table = HashMap<u64, (Arc<str>, Arc<Class>)>;
 
-impl Class {
-    pub(crate) fn delay(&self, bounds: &DelayBounds) -> Option<Duration> {
-        bounds.delay(self.estimator.threshold())
-    }
-}
-
 impl Classes {
     #[cold]
     fn add(&self, hash: u64, key: &(impl Display + ?Sized)) -> Option<Arc<Class>> {
@@ -74,8 +68,9 @@ impl Classes {
     /// The names and delays of all keyed classes, sorted by name.
     pub(crate) fn delays(&self, bounds: &DelayBounds) -> Vec<(Arc<str>, Option<Duration>)> {
         let table = self.table.load();
+        let delay = |class: &Class| bounds.delay(class.estimator.threshold());
         let delays = table.values();
-        let delays = delays.map(|(name, class)| (Arc::clone(name), class.delay(bounds)));
+        let delays = delays.map(|(name, class)| (Arc::clone(name), delay(class)));
         let mut delays: Vec<_> = delays.collect();
         delays.sort_unstable();
         delays

@@ -87,13 +87,10 @@ impl Config {
 
     /// Combines the settings of `given` with the settings of `self` that `given` leaves out.
     fn overridden_by(&self, given: &Self) -> Result<Self, BuildError> {
-        let trigger = match given.trigger.get() {
-            Some(_) => &given.trigger,
-            None => &self.trigger,
-        };
+        let trigger = given.trigger.get().map(|_| &given.trigger);
         Ok(Self {
             common: self.common.overridden_by(&given.common)?,
-            trigger: trigger.clone(),
+            trigger: trigger.unwrap_or(&self.trigger).clone(),
             percentile: self.percentile.overridden_by(&given.percentile),
             max_hedges: given.max_hedges.or(self.max_hedges),
             on_failure: given.on_failure.or(self.on_failure),
@@ -136,11 +133,9 @@ impl Settings {
         self.deposits = self.config.common.deposits();
         let trigger = self.config.trigger();
         self.max_hedges = trigger.max_hedges(self.config.max_hedges);
-        self.bounds = match trigger {
-            Trigger::Percentile => Some(self.config.percentile.bounds()),
-            _ => None,
-        };
-        let target = self.learns().then_some(self.target);
+        let learns = *trigger == Trigger::Percentile;
+        self.bounds = learns.then(|| self.config.percentile.bounds());
+        let target = learns.then_some(self.target);
         let above = target.map_or(0, |target| target.above);
         let former = self.latencies.above.swap(above, Relaxed);
         if let Some(target) = target
@@ -181,7 +176,8 @@ impl Settings {
     /// The delay that `class` has learned, if the trigger learns.
     #[inline]
     pub(crate) fn learned(&self, class: &Class) -> Option<Duration> {
-        class.delay(self.bounds.as_ref()?)
+        let bounds = self.bounds.as_ref()?;
+        bounds.delay(class.estimator.threshold())
     }
 
     /// Records a call that ends `now` and represents `calls` calls, if the trigger learns.

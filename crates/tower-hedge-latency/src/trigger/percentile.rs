@@ -47,14 +47,23 @@ impl Percentile {
         if window.is_zero() {
             return Err(BuildError::new("window", window, "longer than nothing"));
         }
-        let min_delay = self.min_delay();
-        match self.max_delay {
-            Some(max_delay) if max_delay < min_delay => {
-                let bound = format!("at least the min_delay of {min_delay:?}");
-                Err(BuildError::new("max_delay", max_delay, bound))
-            }
-            _ => self.validate_with(budget),
+        let DelayBounds { min, max, .. } = self.bounds();
+        if max < min {
+            let bound = format!("at least the min_delay of {min:?}");
+            return Err(BuildError::new("max_delay", max, bound));
         }
+        // An explicit budget must pay for the hedges of an explicit quantile.
+        let share = self.share();
+        let budget = budget.filter(|budget| !budget.may_pay(share));
+        let (Some(quantile), Some(ratio)) = (self.quantile, budget.and_then(Budget::share)) else {
+            return Ok(());
+        };
+        let millionths = |share: f64| (share * 1e6).round() / 1e6;
+        let (affordable, needed) = (millionths(1.0 - ratio), millionths(share));
+        let bound = format!(
+            "at least {affordable} with a budget.ratio of {ratio}, or the ratio at least {needed}"
+        );
+        Err(BuildError::new("percentile", quantile, bound))
     }
 
     /// Returns the quantile to learn, and its windows.
@@ -72,21 +81,6 @@ impl Percentile {
             window: micros(self.window()),
             samples: MIN_SAMPLES.max((SAMPLES_BEYOND * WHOLE).div_ceil(above)),
         }
-    }
-
-    /// Rejects a quantile that the budget cannot pay for.
-    fn validate_with(&self, budget: Option<&Budget>) -> Result<(), BuildError> {
-        let share = self.share();
-        let budget = budget.filter(|budget| !budget.may_pay(share));
-        let (Some(quantile), Some(ratio)) = (self.quantile, budget.and_then(Budget::share)) else {
-            return Ok(());
-        };
-        let millionths = |share: f64| (share * 1e6).round() / 1e6;
-        let (affordable, needed) = (millionths(1.0 - ratio), millionths(share));
-        let bound = format!(
-            "at least {affordable} with a budget.ratio of {ratio}, or the ratio at least {needed}"
-        );
-        Err(BuildError::new("percentile", quantile, bound))
     }
 
     /// Combines the settings of `given` with the settings of `self` that `given` leaves out.
@@ -113,10 +107,6 @@ impl Percentile {
         self.window.unwrap_or(WINDOW)
     }
 
-    fn min_delay(&self) -> Duration {
-        self.min_delay.unwrap_or(MIN_DELAY)
-    }
-
     /// Rejects settings of a percentile together with the `setter` of another trigger.
     pub(crate) fn validate_unset(&self, setter: &str) -> Result<(), BuildError> {
         // The quantile is not listed, because it chooses the trigger itself.
@@ -133,10 +123,10 @@ impl Percentile {
         Ok(())
     }
 
-    /// Returns the bounds on the learned delay, with the defaults of those that were not given.
+    /// Returns the bounds on the learned delay: the given ones, or the defaults.
     pub(crate) fn bounds(&self) -> DelayBounds {
         DelayBounds {
-            min: self.min_delay(),
+            min: self.min_delay.unwrap_or(MIN_DELAY),
             max: self.max_delay.unwrap_or(Duration::MAX),
             initial: self.initial_delay,
         }
