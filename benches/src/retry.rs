@@ -7,7 +7,7 @@ use tower::Layer;
 use tower_jitter_retry::RetryLayer;
 
 use self::inner::Inner;
-use self::peers::{resilience_budget, resilience_http, tower, tower_budget};
+use self::peers::{resilience_budget, resilience_http, tower, tower_budget, tower_shared};
 use crate::measure::{Case, Figure, Subject};
 use crate::report::OURS;
 
@@ -29,6 +29,7 @@ fn plain() -> Case {
         Subject::new("bare", Inner, request),
         Subject::new(OURS, ours.layer(Inner), request),
         Subject::new("tower", tower().layer(Inner), request).goal(1.0),
+        Subject::new("tower+arc", tower_shared().layer(Inner), request).goal(1.0),
         Subject::new("tower+budget", tower_budget().layer(Inner), request).goal(0.3),
         Subject::new("tower-resilience", resilience.layer(Inner), request).goal(0.3),
         Subject::new("tower-resilience+budget", budgeted.layer(Inner), request).goal(0.2),
@@ -45,6 +46,7 @@ fn http() -> Case {
         Subject::new("bare", Inner, request),
         Subject::new(OURS, ours.layer(Inner), request),
         Subject::new("tower", tower().layer(Inner), request).goal(1.0),
+        Subject::new("tower+arc", tower_shared().layer(Inner), request).goal(1.0),
         Subject::new("tower+budget", tower_budget().layer(Inner), request),
         Subject::new("tower-resilience", resilience.layer(Inner), request),
         Subject::new("tower-resilience+budget", budgeted.layer(Inner), request),

@@ -24,8 +24,14 @@ pub(super) fn tower() -> RetryLayer<Attempts<NoBudget>> {
     RetryLayer::new(Attempts::new(NoBudget))
 }
 
+/// tower's retries with state that all calls share: each call clones and drops an `Arc`.
+pub(super) fn tower_shared() -> RetryLayer<Attempts<SharedBudget<NoBudget>>> {
+    let budget = SharedBudget(Arc::new(NoBudget));
+    RetryLayer::new(Attempts::new(budget))
+}
+
 /// tower's retries with tower's default budget: 20 % of the calls and 10 per second.
-pub(super) fn tower_budget() -> RetryLayer<Attempts<SharedBudget>> {
+pub(super) fn tower_budget() -> RetryLayer<Attempts<SharedBudget<TpsBudget>>> {
     let budget = SharedBudget(Arc::new(TpsBudget::default()));
     RetryLayer::new(Attempts::new(budget))
 }
@@ -128,10 +134,16 @@ impl Budget for NoBudget {
 }
 
 /// One budget for all calls of a layer.
-#[derive(Clone, Debug)]
-pub(super) struct SharedBudget(Arc<TpsBudget>);
+#[derive(Debug)]
+pub(super) struct SharedBudget<B>(Arc<B>);
 
-impl Budget for SharedBudget {
+impl<B> Clone for SharedBudget<B> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<B: Budget> Budget for SharedBudget<B> {
     fn deposit(&self) {
         self.0.deposit();
     }
