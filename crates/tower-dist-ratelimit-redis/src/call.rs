@@ -72,8 +72,8 @@ impl Call {
 
 /// The arguments of a request for one policy: the key's tag, and the *ask*, which is the text of the request.
 ///
-/// An ask is `cost`, `cost up_to`, or `sdelta 0` for a correction by `delta`. A dynamic quota can follow. A
-/// [run](super::run) is sent as `xcost times`, and a policy that does not apply as `-`.
+/// Examples: `5` is a cost, `5 20` a cost and the maximum grant, `s-3 0` a correction by -3, and `x2 3` a
+/// [run](super::run) of three requests of cost 2. A dynamic quota can follow. `-` is a policy that does not apply.
 #[derive(Clone, Debug)]
 pub(super) struct KeyArgs {
     /// The index of the policy in the script.

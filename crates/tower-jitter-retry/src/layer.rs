@@ -72,8 +72,8 @@ impl RetryLayer<Grpc> {
 /// # }
 /// ```
 ///
-/// A service that speaks neither HTTP nor gRPC needs a rule only if some `Err` must not be retried. The closure of such
-/// a rule needs a type annotation.
+/// A service that speaks neither HTTP nor gRPC needs a rule if some `Err` must not be retried, or some `Ok` must be. The
+/// closure of such a rule needs a type annotation.
 ///
 /// ```
 /// # use tower_jitter_retry::RetryLayer;

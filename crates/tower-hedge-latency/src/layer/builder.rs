@@ -155,8 +155,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// Use it for failures that arrive early and pass quickly, where the backoff of a retry layer would be too long. The
     /// hedge takes a token from the budget like any other.
     ///
-    /// A due hedge may be waiting for a concurrency permit that the failed attempt held. That hedge is then sent. If its
-    /// service is still not ready, the caller receives the failure.
+    /// If a due hedge already waits until its service is ready, that hedge is the next one. The failed attempt may have
+    /// held the concurrency permit that it needs. If the service is still not ready, the caller receives the failure.
     ///
     /// # Default
     ///

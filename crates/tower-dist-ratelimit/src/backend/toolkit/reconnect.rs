@@ -9,12 +9,13 @@ use tower_jitter_retry::{Backoff, Schedule};
 use super::{ConnectError, Health, connect_within};
 use crate::backend::BoxFuture;
 
-/// Bounds of the delay after a failed attempt. The first delay is short, so that a restarted server is reached soon. At
-/// the longest delay, each client makes about two attempts a second.
+/// Bounds of the delay after a failed attempt, before jitter. The first delay is short, so that a restarted server is
+/// reached soon. Full jitter halves a delay on average, so each client makes about two attempts a second at the longest.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
 
-/// Maximum number of concurrent attempts: the number that begins within the default timeout of 5 s.
+/// Maximum number of concurrent attempts. Attempts that hang begin 1 s apart, so five begin within the default timeout of
+/// 5 s.
 const MOST_ATTEMPTS: usize = 5;
 
 /// A function that makes one attempt to connect to the server's present address.
