@@ -30,7 +30,7 @@ impl<C, K> Generic<C, K> {
         Generic { rule, key }
     }
 
-    /// Names the class of each request with a closure.
+    /// Groups requests into classes by a closure's key. A hedge layer learns the latencies of each class separately.
     #[must_use]
     pub fn key<F>(self, key: F) -> Generic<C, ByKey<F>> {
         let (rule, key) = (self.rule, ByKey(key));

@@ -145,7 +145,8 @@ impl Operation {
         })
     }
 
-    /// Sends the operation's command: a charge, a refund, a reset, or a read for a charge that can grant nothing.
+    /// Sends the operation's command: a charge, a refund, or a reset. A charge that costs nothing, or more than the
+    /// limit, only reads the counter.
     fn attempt(&self, caller: Weak<Self>) -> Result<Attempt, BackendError> {
         let nanos = (self.clock)();
         let number = self.rule.present(nanos, &self.tag);

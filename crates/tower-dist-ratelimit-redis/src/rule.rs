@@ -67,7 +67,7 @@ impl Rule {
         })
     }
 
-    /// Returns the limit of this quota, or of the policy's own quota.
+    /// Returns the limit of this quota, by default of the policy's. A limit in tokens is capped, and 0 without a burst.
     pub(super) fn limit(&self, quota: Option<Quota>) -> u64 {
         let quota = quota.unwrap_or(self.quota);
         match self.counts {

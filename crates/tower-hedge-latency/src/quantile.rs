@@ -49,7 +49,8 @@ impl Sample {
 /// If too few calls took longer than a cut, as with attempts that never end, each call counts as if it had ended at its
 /// cut. A cut is shorter than the true latency, but longer than the trigger at that time. So the threshold rises until the
 /// right share of calls is late, and does not jump to the latency of a few calls. The result is then the upper end of its
-/// bucket. A result inside the bucket would never pass the cuts of hedges that answer immediately.
+/// bucket: hedges that answer immediately cut calls off just above the threshold, so a result inside the bucket could
+/// never rise above these cuts.
 ///
 /// Otherwise the result is interpolated inside its bucket, so the error is at most one bucket. If a bucket holds more than
 /// a quarter of all calls, the result is its upper end: nearly equal latencies may lie anywhere in the bucket, and a

@@ -9,10 +9,10 @@ pub(super) const DEFAULT_RATIO: f64 = 0.2;
 pub(super) const DEFAULT_PER_SECOND: u32 = 10;
 /// Ten seconds of the default tokens per second, as in Finagle, whose tokens live for ten seconds.
 pub(super) const DEFAULT_BURST: u32 = 100;
-/// A budget starts with the tokens of ten seconds, at most its burst.
+/// A budget starts with ten times its tokens per second, and at least these 10 tokens, but at most its burst.
 ///
-/// A budget without tokens per second starts with 10 tokens instead of a full burst, so that a hedge layer does not send
-/// a hundred hedges to a service that is slow at first.
+/// It does not start with a full burst, so that a hedge layer does not send a hundred hedges to a service that is slow at
+/// first.
 const DEFAULT_INITIAL: u32 = 10;
 
 /// More extra attempts than calls give no protection. Ten leaves room for fan-out.

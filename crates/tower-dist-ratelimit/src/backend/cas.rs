@@ -92,8 +92,8 @@ use crate::{BuildError, Decision, Policy};
 /// If several processes swap one value concurrently, one succeeds, and the others load and decide again: immediately
 /// after the first lost race, then after a random pause of up to 1 ms, which doubles up to 8 ms.
 ///
-/// A charge is retried until its caller drops the future or [`timeout`](Self::timeout) has passed; then it takes no
-/// tokens. If a caller drops its future before the decision, the other charges of the batch are unaffected.
+/// A charge is retried until its caller drops the future or [`timeout`](Self::timeout) has passed. It then takes no
+/// tokens, unless a swap is in flight: that swap may still charge. The other charges of the batch are unaffected.
 ///
 /// # Errors of the store
 ///

@@ -127,7 +127,7 @@ impl Fallback {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 look.quota.unwrap_or(share.quota).burst_size()
             }
-            // A queued request already has its start time.
+            // A leaky queue reports nothing later, because its queued requests already have their start times.
             Algorithm::LeakyQueue { .. } => 0,
             _ => decision.limit,
         };
