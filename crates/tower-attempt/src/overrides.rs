@@ -82,8 +82,8 @@ impl RetryOverride {
     /// The instant at which the caller stops waiting. No attempt starts then or later.
     ///
     /// This deadline replaces the layer's `retry_until` and `deadline`. In a layer with an `attempt_timeout`, a `deadline`
-    /// or an `on_timeout` it also ends the call. [`Deadline::NEVER`] lifts the layer's limits. A `grpc-timeout` may end the
-    /// call earlier.
+    /// or an `on_timeout` it also ends the call. [`Deadline::NEVER`] removes `retry_until` and `deadline`, but not an
+    /// `attempt_timeout`. A `grpc-timeout` may end the call earlier.
     ///
     /// Hedge layers honour this deadline, too, unless the request has a [`HedgeOverride`] with a deadline.
     #[must_use]

@@ -165,8 +165,8 @@ impl Memcached {
     ///
     /// A correction is lost if its connection is lost, if the server answers with an error, or if its queue has had no
     /// room for 5 s. A lost refund leaves its tokens charged, so fewer requests are admitted. A lost extra charge takes
-    /// no tokens, so more are admitted. A correction that fails before it is sent is not counted, because its caller
-    /// gets the error.
+    /// no tokens, so more are admitted. A correction whose caller gets its error immediately is not
+    /// counted.
     ///
     /// # Example
     ///
@@ -195,8 +195,8 @@ impl Memcached {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends only the wait; the corrections continue. During the wait, requests with several keys
-    /// and new corrections fail.
+    /// Dropping the future ends only the wait; the corrections continue. During the wait, new corrections fail, and so
+    /// do requests with several keys.
     ///
     /// # Example
     ///

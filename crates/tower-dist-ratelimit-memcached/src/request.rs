@@ -16,7 +16,7 @@ pub(super) struct Ttl(u32);
 /// The greatest number that the server reads as seconds from now. It reads a greater one as a time since 1970.
 const LONGEST_TTL: u64 = 30 * 86_400;
 
-/// Seconds added to times since 1970, because the server's clock may be behind.
+/// Seconds added to times since 1970, so that a server whose clock is ahead does not expire an item early.
 const SLACK: u64 = 86_400;
 
 impl Ttl {

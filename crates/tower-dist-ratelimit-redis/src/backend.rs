@@ -177,8 +177,8 @@ impl Redis {
     /// A correction is a charge or refund that the caller makes after a decision. It is also a refund that the backend makes
     /// if one policy took tokens and another policy rejected the request. A correction is lost if its connection is lost,
     /// if the server answers with an error, or if its queue has had no room for 5 s. A lost refund leaves its tokens
-    /// charged, which admits fewer requests, never more. A correction that fails before it is sent is not counted, because
-    /// its caller gets the error immediately.
+    /// charged, so fewer requests are admitted. A lost extra charge takes no tokens, so more are admitted. A correction
+    /// whose caller gets its error immediately is not counted.
     ///
     /// # Example
     ///

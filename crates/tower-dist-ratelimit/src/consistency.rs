@@ -75,8 +75,8 @@ pub enum Consistency {
     /// This instance decides with a local copy of the counts, and exchanges usage with the backend at this
     /// interval.
     ///
-    /// Over-admission is unbounded: in one interval, each instance can admit the burst and the tokens of
-    /// that interval. The excess becomes a debt, for which the whole fleet later rejects requests. So the
+    /// Over-admission grows with the number of instances: in one interval, each can admit the burst and the
+    /// tokens of that interval. The excess becomes a debt, for which the whole fleet later rejects requests. So the
     /// limit holds on average over a long time, and load comes in waves. [Leases](Self::Leased) save as
     /// many round trips, with a bound. Use this mode for backends with long outages and for advisory limits.
     ///

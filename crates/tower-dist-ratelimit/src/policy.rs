@@ -153,11 +153,11 @@ impl Policy {
         self.counted(Algorithm::FixedWindowFromFirstRequest)
     }
 
-    /// Counts the current window in full, and the previous window in proportion to its part that is less than a window ago.
-    /// When 43 of 60 seconds have passed, this part is 17/60.
+    /// Counts the current window in full, and the previous window in proportion to its overlap with a window that ends now.
+    /// When 43 of 60 seconds of the current window have passed, the overlap is 17/60.
     ///
-    /// It needs two counters. It admits 1.02 to 1.15 times the limit in any window of real traffic, close to a true sliding
-    /// window. An attacker can send nearly twice the limit in one window.
+    /// It needs two counters. Of real traffic it admits at most 1.02 to 1.15 times the limit in a window, close to a true
+    /// sliding window. An attacker can send nearly twice the limit in one window.
     pub fn sliding_window(self) -> Self {
         self.counted(Algorithm::SlidingWindow)
     }

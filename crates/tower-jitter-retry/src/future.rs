@@ -25,9 +25,8 @@ type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>
 /// # Panics
 ///
 /// Panics if it is polled again after it was ready.
-///
-/// `F` is the future of the service `S`. Neither the bounds nor the fields of this type mention the error type: inside
-/// `tokio::spawn` the compiler erases lifetimes, so it could not prove that the error type is `'static`.
+// `F` is the future of the service `S`. Neither the bounds nor the fields of this type mention the error type: inside
+// `tokio::spawn` the compiler erases lifetimes, so it could not prove that the error type is `'static`.
 #[pin_project]
 pub struct ResponseFuture<F, S, P: Requests<Req>, O: Observe, T: Limited, Req> {
     /// `None` during the wait for the next attempt.

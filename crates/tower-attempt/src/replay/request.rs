@@ -45,7 +45,8 @@ pub trait ReplayableRequest: HttpRequest + Sized {
     /// streams can be resent only if none of it was sent.
     fn save(&mut self, limit: usize) -> Option<Self::Saved>;
 
-    /// Makes a copy for `attempt`, while more may follow. `None` means that the request can no longer be resent.
+    /// Makes the request of `attempt`, and keeps `saved` for later attempts. `None` means that the request can no longer be
+    /// resent.
     fn again(saved: &Self::Saved, attempt: Attempt) -> Option<Self>;
 }
 

@@ -56,7 +56,7 @@ impl Pace {
         Self::of(quota.limit().min(most), window, burst)
     }
 
-    /// The pace of a quota that can be counted. `window` is in nanoseconds.
+    /// Computes the pace of a quota whose limit, window and burst are within their bounds. `window` is in nanoseconds.
     fn of(limit: u64, window: u64, burst: u64) -> Self {
         // The largest k at which `limit << k` and `burst << k` stay within their bounds.
         let room = |most: u128, value: u64| (most / u128::from(value)).ilog2();

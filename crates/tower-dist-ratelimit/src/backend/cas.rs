@@ -185,8 +185,8 @@ impl<C: CompareAndSwap> CasBackend<C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends only the wait; the corrections continue. During the wait, requests with several keys
-    /// and new corrections fail.
+    /// Dropping the future ends only the wait; the corrections continue. During the wait, new corrections fail, and so
+    /// do requests with several keys.
     pub async fn finish_corrections(&self, limit: Duration) -> Result<(), BackendError> {
         self.transactions.finish(limit).await
     }

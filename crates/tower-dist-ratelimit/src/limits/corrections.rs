@@ -26,7 +26,7 @@ pub(crate) struct Corrections {
 }
 
 impl Limits {
-    /// Returns the number of corrections that have not reached the backend.
+    /// Returns the number of lost corrections. Corrections in flight are not lost.
     pub(crate) fn lost_corrections(&self) -> u64 {
         self.corrections.lost.load(Relaxed)
     }

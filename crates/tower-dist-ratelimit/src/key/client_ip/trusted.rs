@@ -44,7 +44,7 @@ impl TrustedProxies {
         }
     }
 
-    /// Trusts all addresses that are not reachable from the internet: loopback, RFC 1918, link-local, and IPv6's unique local
+    /// Trusts private addresses: loopback, RFC 1918, link-local, and IPv6's unique local
     /// addresses (RFC 4193). Use it if the private network contains your proxies and no clients.
     pub fn private() -> Self {
         [
