@@ -124,7 +124,7 @@
 //!
 //! A call that is not hedged copies its request and the service, performs a few atomic operations, reads the clock once
 //! or twice, and uses a timer if it does not answer at its first poll: no further allocation, no lock, no boxed future.
-//! That is about 0.06 µs without the timer and 0.16 µs with it (`benches`, on a shared Xeon). Each class takes 16 KB.
+//! That is about 0.05 µs without the timer and 0.1 µs with it (`benches`, on a shared EPYC). Each class takes 16 KB.
 //!
 //! # Features
 //!
