@@ -26,34 +26,61 @@ async fn until(tab: &mut Tab, expression: &str) {
     }
 }
 
-/// Presses a button, and waits until the page shows it as pressed.
-async fn press(tab: &mut Tab, group: &str, label: &str) {
+/// Clicks a button, and waits until the page shows it as pressed or released.
+async fn click(tab: &mut Tab, group: &str, label: &str, is_pressed: bool) {
     let button =
         format!("document.querySelector('[data-group=\"{group}\"] [data-label=\"{label}\"]')");
     tab.evaluate(&format!("{button}.click()")).await;
     until(
         tab,
-        &format!("{button}.getAttribute('aria-pressed') === 'true'"),
+        &format!("{button}.getAttribute('aria-pressed') === '{is_pressed}'"),
     )
     .await;
 }
 
-/// The last value of a line, as the legend shows it.
+async fn press(tab: &mut Tab, group: &str, label: &str) {
+    click(tab, group, label, true).await;
+}
+
+/// Returns the last value of a line, as the legend shows it.
 fn value(chart: &str, line: usize) -> String {
     format!("parseFloat(document.querySelectorAll('#{chart} .legend b')[{line}].textContent)")
 }
 
-#[tokio::test]
-#[ignore = "needs Chromium: scripts/browser"]
-async fn the_page_loads_without_errors_its_charts_move_and_each_switch_has_its_effect() {
-    let mut gateway = Gateway::with_page(&["--traffic", "200", "--backend", "redis"]);
+/// Starts a gateway with traffic, and opens its page.
+async fn open(args: &[&str]) -> (Gateway, Tab) {
+    let mut gateway = Gateway::with_page(&[&["--traffic", "200"], args].concat());
     let hint = gateway.hint();
     let url = hint
         .lines()
         .find_map(|line| line.strip_prefix("live page and metrics: "))
         .unwrap();
-    let mut tab = Tab::open(url).await;
+    (gateway, Tab::open(url).await)
+}
 
+#[tokio::test]
+#[ignore = "needs Chromium: scripts/browser"]
+async fn each_fault_of_the_upstream_shows_in_the_requests_without_layers() {
+    let (_gateway, mut tab) = open(&["--profile", "tail"]).await;
+    let (p99, success) = (value("latency", 3), value("success", 1));
+    for (fault, effect) in [
+        ("slow replica", format!("{p99} > 900")),
+        ("503s", format!("{success} < 100")),
+        ("stalls", format!("{success} < 100")),
+        ("resets", format!("{success} < 100")),
+    ] {
+        until(&mut tab, &format!("{p99} < 900 && {success} === 100")).await;
+        press(&mut tab, "upstream", fault).await;
+        until(&mut tab, &effect).await;
+        click(&mut tab, "upstream", fault, false).await;
+    }
+    assert_eq!(tab.errors(), [""; 0]);
+}
+
+#[tokio::test]
+#[ignore = "needs Chromium: scripts/browser"]
+async fn the_page_loads_without_errors_its_charts_move_and_each_switch_has_its_effect() {
+    let (_gateway, mut tab) = open(&["--backend", "redis"]).await;
     for chart in ["latency", "success", "throughput", "attempts", "budget"] {
         let path = format!("document.querySelector('#{chart} path').getAttribute('d')");
         until(
@@ -84,17 +111,19 @@ async fn the_page_loads_without_errors_its_charts_move_and_each_switch_has_its_e
         }
     }
 
-    press(&mut tab, "rate limit", "off").await;
-    until(&mut tab, &format!("{} === 0", value("throughput", 1))).await;
-    press(&mut tab, "hedge", "shadow").await;
-    until(&mut tab, &format!("{} === 0", value("attempts", 2))).await;
-    press(&mut tab, "retry", "off").await;
-    until(&mut tab, &format!("{} === 0", value("attempts", 1))).await;
+    // The line of each chart that the layer moves.
+    for (layer, line) in [
+        ("rate limit", value("throughput", 1)),
+        ("retry", value("attempts", 1)),
+        ("hedge", value("attempts", 2)),
+    ] {
+        for (mode, effect) in [("shadow", "=== 0"), ("on", "> 0"), ("off", "=== 0")] {
+            press(&mut tab, layer, mode).await;
+            until(&mut tab, &format!("{line} {effect}")).await;
+        }
+    }
     press(&mut tab, "upstream", "503s").await;
     until(&mut tab, &format!("{} < 80", value("success", 0))).await;
-    press(&mut tab, "retry", "on").await;
-    press(&mut tab, "hedge", "on").await;
-    until(&mut tab, &format!("{} > 0", value("attempts", 1))).await;
     press(&mut tab, "rate limit", "on").await;
     for (action, circuit) in [
         ("frozen", "open"),
@@ -108,9 +137,6 @@ async fn the_page_loads_without_errors_its_charts_move_and_each_switch_has_its_e
             &format!("document.querySelector('#circuit').textContent === '{circuit}'"),
         )
         .await;
-    }
-    for fault in ["slow replica", "stalls", "resets"] {
-        press(&mut tab, "upstream", fault).await;
     }
     // The gateway's server would outlive a gateway that the test kills.
     press(&mut tab, "redis", "stopped").await;

@@ -7,7 +7,7 @@ use tests::servers::{Cluster, Memcached, Redis, Sentinels, free_port};
 use tokio::time::Instant;
 
 use crate::client::{header, send, text};
-use crate::process::{Gateway, MACHINE, output};
+use crate::process::{Gateway, MACHINE, command, output};
 
 /// A store on a busy machine may answer late. Most of these tests do not concern that case.
 const PATIENT: [&str; 2] = ["--backend-timeout", "10000"];
@@ -153,6 +153,21 @@ async fn a_store_that_cannot_be_used_is_named_on_stderr() {
         assert!(code == 2 || stderr.lines().count() == 1, "{url}: {stderr}");
         assert!(!stderr.contains("wrong"), "{stderr}");
     }
+}
+
+#[tokio::test]
+async fn without_a_redis_server_to_start_the_gateway_names_the_package() {
+    let mut gateway = command(&["--listen", "127.0.0.1:0", "--backend", "redis"]);
+    let output = tokio::time::timeout(Duration::from_secs(60), gateway.env("PATH", "").output());
+    let output = output.await.expect("the gateway ends").unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert_eq!(output.stdout, b"");
+    assert_eq!(
+        stderr,
+        "gateway: --backend redis needs redis-server on the PATH \
+         (apt install redis-server, brew install redis)\n"
+    );
 }
 
 #[tokio::test]
