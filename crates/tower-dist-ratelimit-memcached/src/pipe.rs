@@ -201,8 +201,8 @@ impl Pipe {
     }
 
     fn late(&self) -> Option<String> {
-        let is_late = self.next_due().is_some_and(|due| due <= Instant::now());
-        is_late.then(|| format!("no answer within {:?}", self.timeout))
+        let is_timeout = self.next_due().is_some_and(|due| due <= Instant::now());
+        is_timeout.then(|| format!("no answer within {:?}", self.timeout))
     }
 }
 

@@ -202,7 +202,7 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// A [late](BackendError::is_late) error, if corrections are still in progress after `limit`.
+    /// A [late](BackendError::is_timeout) error, if corrections are still in progress after `limit`.
     ///
     /// # Cancel safety
     ///

@@ -34,7 +34,7 @@ pub(crate) type Words = smallvec::SmallVec<[u64; 2]>;
 
 /// The time of a decision, and a hash of the key that it is about.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct When {
+pub(crate) struct Now {
     /// Nanoseconds since the epoch.
     pub(crate) nanos: u64,
     /// A 64-bit hash of the key, which places staggered windows.
@@ -49,25 +49,25 @@ pub(crate) struct When {
 /// Times may come in any order. After a clock has jumped back, no more is admitted than before the jump.
 pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
     /// Decides, without taking tokens.
-    fn decide(&self, state: &[u64], now: When, ask: &Ask<'_>) -> Decision;
+    fn decide(&self, state: &[u64], now: Now, take: &Take<'_>) -> Decision;
 
     /// Takes the tokens that a decision at the same time has granted.
-    fn take(&self, state: &mut Words, now: When, ask: &Ask<'_>, tokens: u64);
+    fn take(&self, state: &mut Words, now: Now, take: &Take<'_>, tokens: u64);
 
     /// Puts the quota of a rejected request in force.
-    fn adopt(&self, _: &mut Words, _: When, _: &Ask<'_>) {}
+    fn adopt(&self, _: &mut Words, _: Now, _: &Take<'_>) {}
 
     /// Takes `delta` tokens even if there are fewer, or returns `-delta` tokens. Returns whether the state changed.
-    fn settle(&self, state: &mut Words, now: When, ask: &Ask<'_>, delta: i64) -> bool;
+    fn settle(&self, state: &mut Words, now: Now, take: &Take<'_>, delta: i64) -> bool;
 
     /// Returns the time until the key is as good as unused.
-    fn lasts(&self, state: &[u64], now: When) -> Duration {
-        self.decide(state, now, &Ask::own(0)).reset_after
+    fn lasts(&self, state: &[u64], now: Now) -> Duration {
+        self.decide(state, now, &Take::own(0)).reset_after
     }
 
     /// Returns a number that compares keys of one policy: the more a key is limited, the larger. 0 if the key is as
     /// good as unused.
-    fn pressure(&self, state: &[u64], now: When) -> u64 {
+    fn pressure(&self, state: &[u64], now: Now) -> u64 {
         saturating_nanos(self.lasts(state, now))
     }
 
@@ -85,21 +85,21 @@ pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
 pub(crate) fn charge(
     arithmetic: &dyn Arithmetic,
     state: &mut Words,
-    now: When,
-    ask: &Ask<'_>,
+    now: Now,
+    take: &Take<'_>,
 ) -> Decision {
-    let decision = arithmetic.decide(state, now, ask);
+    let decision = arithmetic.decide(state, now, take);
     if decision.granted > 0 {
-        arithmetic.take(state, now, ask, decision.granted);
+        arithmetic.take(state, now, take, decision.granted);
     } else if !decision.allowed {
-        arithmetic.adopt(state, now, ask);
+        arithmetic.adopt(state, now, take);
     }
     decision
 }
 
 /// A request for tokens of one key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask<'a> {
+pub(crate) struct Take<'a> {
     /// A cost of zero takes nothing.
     pub(crate) cost: u64,
     /// The maximum grant, in tokens. A number below the cost has no effect: the grant is then the cost.
@@ -108,7 +108,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) quota: Option<&'a Quota>,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> Take<'a> {
     pub(crate) fn of(charge: &'a Charge<'_>) -> Self {
         Self {
             cost: charge.cost,

@@ -64,8 +64,8 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     Algorithm, BuildError, Decision, Quota,
     algorithm::{
-        self, Adjusted, Arithmetic, Ask, Bucket, FirstRequest, FixedWindow, SlidingLog,
-        SlidingWindow, When, Words,
+        self, Adjusted, Arithmetic, Bucket, FirstRequest, FixedWindow, Now, SlidingLog,
+        SlidingWindow, Take, Words,
     },
     backend::Charge,
 };
@@ -189,24 +189,24 @@ impl State {
     /// `nanos` is the time in nanoseconds since the backend's epoch. The charge's policy and key are not read.
     #[must_use]
     pub fn decide(&self, nanos: u64, charge: &Charge<'_>) -> Decision {
-        self.look(nanos, &Ask::of(charge))
+        self.look(nanos, &Take::of(charge))
     }
 
     /// Decides on a charge at the given time, and takes the granted tokens.
     ///
     /// A rejected charge takes nothing, but puts its [quota](Charge::quota) in force.
     pub fn charge(&mut self, nanos: u64, charge: &Charge<'_>) -> Decision {
-        let (now, ask) = (self.when(nanos), Ask::of(charge));
-        algorithm::charge(&*self.limit.arithmetic, &mut self.words, now, &ask)
+        let (now, take) = (self.when(nanos), Take::of(charge));
+        algorithm::charge(&*self.limit.arithmetic, &mut self.words, now, &take)
     }
 
     /// Corrects a charge: takes `delta` more tokens even if there are fewer, or returns `-delta` tokens.
     ///
     /// Returns whether the state changed.
     pub fn settle(&mut self, nanos: u64, charge: &Charge<'_>, delta: i64) -> bool {
-        let (now, ask) = (self.when(nanos), Ask::of(charge));
+        let (now, take) = (self.when(nanos), Take::of(charge));
         let arithmetic = &self.limit.arithmetic;
-        arithmetic.settle(&mut self.words, now, &ask, delta)
+        arithmetic.settle(&mut self.words, now, &take, delta)
     }
 
     /// Returns how long the state has to be kept: after that time the key is as good as unused.
@@ -233,14 +233,14 @@ impl State {
         }
     }
 
-    fn look(&self, nanos: u64, ask: &Ask<'_>) -> Decision {
+    fn look(&self, nanos: u64, take: &Take<'_>) -> Decision {
         let arithmetic = &self.limit.arithmetic;
-        arithmetic.decide(&self.words, self.when(nanos), ask)
+        arithmetic.decide(&self.words, self.when(nanos), take)
     }
 
-    fn when(&self, nanos: u64) -> When {
+    fn when(&self, nanos: u64) -> Now {
         let key = self.bits;
-        When { nanos, key }
+        Now { nanos, key }
     }
 }
 
@@ -260,18 +260,18 @@ pub fn charge_all(
     }
     let allowed = out.iter().all(|out| out.allowed);
     for ((state, charge), out) in states.iter_mut().zip(charges).zip(out) {
-        let ask = Ask::of(charge);
+        let take = Take::of(charge);
         if allowed {
             *out = state.charge(nanos, charge);
             continue;
         }
         if out.allowed {
-            *out = state.look(nanos, &ask.look());
+            *out = state.look(nanos, &take.look());
         }
         if charge.cost > 0 {
             let now = state.when(nanos);
             let arithmetic = &state.limit.arithmetic;
-            arithmetic.adopt(&mut state.words, now, &ask);
+            arithmetic.adopt(&mut state.words, now, &take);
         }
     }
     allowed
@@ -293,7 +293,7 @@ pub fn charge_all(
 /// ```
 #[must_use]
 pub fn decide_count(limit: u64, count: u64, left: Duration, charge: &Charge<'_>) -> Decision {
-    algorithm::decide_count(limit, count, left, &Ask::of(charge))
+    algorithm::decide_count(limit, count, left, &Take::of(charge))
 }
 
 /// Appends a number in LEB128.

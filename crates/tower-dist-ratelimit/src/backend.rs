@@ -3,13 +3,13 @@
 //! [`Memory`] keeps the state in this process. The docs of [`Backend`] say how to write another one.
 
 mod answer;
-mod bounded;
 #[cfg(feature = "cas")]
 mod cas;
 mod charge;
 mod error;
 mod memory;
 mod registry;
+mod timeout;
 #[cfg(feature = "toolkit")]
 #[cfg_attr(docsrs, doc(cfg(feature = "toolkit")))]
 pub mod toolkit;
@@ -17,7 +17,6 @@ pub mod toolkit;
 use std::{any::Any, sync::Arc};
 
 pub use answer::{Answer, BoxFuture, JointDecision};
-pub(crate) use bounded::{Bounded, DEADLINE};
 #[cfg(feature = "cas")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cas")))]
 pub use cas::{CasBackend, CompareAndSwap};
@@ -26,9 +25,10 @@ pub use charge::{Charge, PolicyId};
 pub use error::BackendError;
 #[cfg(feature = "metrics")]
 pub(crate) use error::CircuitOpen;
-pub(crate) use memory::Alone;
 pub use memory::Memory;
+pub(crate) use memory::SinglePolicy;
 pub use registry::Registry;
+pub(crate) use timeout::{DEFAULT_TIMEOUT, Timeout};
 
 use crate::{BuildError, Decision, Policy};
 

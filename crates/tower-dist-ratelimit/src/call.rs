@@ -1,5 +1,5 @@
 mod builder;
-mod calls;
+mod call_limits;
 mod error;
 mod future;
 mod service;
@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 
 use tower_layer::Layer;
 
-pub(crate) use self::calls::Calls;
+pub(crate) use self::call_limits::CallLimits;
 pub use self::{
     builder::{CallLimitLayerBuilder, Rejecting, Waits},
     error::{LimitError, RateLimited},
@@ -43,7 +43,7 @@ use crate::backend::{Backend, BackendError};
 /// # }
 /// ```
 pub struct CallLimitLayer<Req, M = Rejecting> {
-    pub(crate) calls: Arc<Calls<Req>>,
+    pub(crate) calls: Arc<CallLimits<Req>>,
     pub(crate) mode: M,
 }
 

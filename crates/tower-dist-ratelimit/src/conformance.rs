@@ -29,10 +29,10 @@
 //! # }
 //! ```
 
-mod between;
 mod checks;
 mod clock;
-mod numbers;
+mod rng;
+mod state_range;
 mod subject;
 mod violation;
 

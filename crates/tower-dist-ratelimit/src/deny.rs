@@ -16,8 +16,8 @@ use self::denial::Denial;
 use crate::{
     BuildError, Decision, Policy, Source,
     algorithm::saturating_nanos,
-    around::Around,
     backend::{Answer, Backend, BackendError, BoxFuture, Charge, JointDecision, PolicyId},
+    bracket::Bracket,
     terms::Terms,
 };
 
@@ -33,12 +33,12 @@ const LONGEST: u64 = 1_000_000_000;
 ///
 /// In the backend, the wait of a rejection starts at the decision. Here it starts when the request is sent,
 /// which is earlier. So the wait ends no later here, and no request is rejected too long.
-pub(crate) struct Denying {
+pub(crate) struct DenyCache {
     inner: Arc<dyn Backend>,
     denials: Arc<Denials>,
 }
 
-/// State shared with pending requests, whose futures can outlive the [`Denying`].
+/// State shared with pending requests, whose futures can outlive the [`DenyCache`].
 struct Denials {
     created: Instant,
     hasher: RandomState,
@@ -68,7 +68,7 @@ struct Lookup {
     version: u64,
 }
 
-impl Denying {
+impl DenyCache {
     /// Wraps a backend in which `policies` are registered as `ids`.
     pub(crate) fn new(inner: Arc<dyn Backend>, policies: &[Policy], ids: &[PolicyId]) -> Self {
         Self {
@@ -84,11 +84,11 @@ impl Denying {
     }
 
     /// Invalidates the remembered rejections of these keys, before and after a settlement or a reset.
-    fn invalidate(&self, charges: &[Charge<'_>]) -> Around<impl Fn() + use<>> {
+    fn invalidate(&self, charges: &[Charge<'_>]) -> Bracket<impl Fn() + use<>> {
         let denials = Arc::clone(&self.denials);
         let tags = charges.iter().map(|charge| denials.tag(charge));
         let tags: Vec<u64> = tags.collect();
-        Around::new(move || {
+        Bracket::new(move || {
             for &tag in &tags {
                 denials.version(tag).number.fetch_add(1, SeqCst);
             }
@@ -201,7 +201,7 @@ impl Denials {
     }
 }
 
-impl Backend for Denying {
+impl Backend for DenyCache {
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         self.inner.register(policies)
     }
@@ -247,8 +247,8 @@ mod tests {
     #[test]
     fn a_rejection_made_in_parts_is_not_remembered() {
         let (policy, id) = (Policy::new("p", Quota::per_hour(1)), PolicyId::new(0));
-        let denying = Denying::new(Arc::new(Memory::default()), &[policy], &[id]);
-        let Denying { denials, .. } = denying;
+        let denying = DenyCache::new(Arc::new(Memory::default()), &[policy], &[id]);
+        let DenyCache { denials, .. } = denying;
         let charges = [Charge::new(id, b"k", 1)];
         for (source, remembers) in [(Source::Parts, false), (Source::Backend, true)] {
             let wait = Duration::from_millis(500);

@@ -23,7 +23,7 @@ const MAX_KEYS: usize = 10_000;
 
 /// Decides locally, and reports the used tokens to the backend afterwards. At each exchange with the backend, this
 /// instance also learns the tokens that other instances have used.
-pub(crate) struct PostPaid {
+pub(crate) struct Eventual {
     shared: Arc<Shared>,
     created: Instant,
     period: Duration,
@@ -101,7 +101,7 @@ impl PolicyUsage {
     }
 }
 
-impl PostPaid {
+impl Eventual {
     /// Wraps a backend in which `policies` are registered as `ids`. Exchanges once per `period`.
     ///
     /// # Errors
@@ -185,7 +185,7 @@ impl PostPaid {
     }
 }
 
-impl Backend for PostPaid {
+impl Backend for Eventual {
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         self.shared.inner.register(policies)
     }

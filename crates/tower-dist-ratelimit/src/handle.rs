@@ -84,7 +84,7 @@ impl RateLimitHandle {
             Arc::new(HandleCharge {
                 limits: Arc::clone(limits),
                 rule: asked.rule,
-                charge: OwnedCharge::of(&asked.charge(decided.question.keys())),
+                charge: OwnedCharge::of(&asked.charge(decided.check.keys())),
                 decision: *decision,
                 window_end: window_end.flatten(),
                 charged: Mutex::new(charged.then_some(asked.cost)),

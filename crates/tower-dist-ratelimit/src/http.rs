@@ -16,7 +16,7 @@ use self::{follow_up::Refund, stamp::Stamp};
 use crate::{
     Decided, RateLimitHandle, Reason, Rejection, RejectionResponse, ResponseHeaders, headers,
     key::RequestParts,
-    limits::{Limits, Outcome, Question, Rule},
+    limits::{Check, Limits, Outcome, Rule},
 };
 
 /// A user's function that returns whether a request is exempt.
@@ -29,14 +29,14 @@ pub(crate) type RefundWhen = Box<dyn Fn(Option<ResponseHead<'_>>) -> bool + Send
 /// The settings and the state of one HTTP layer, shared by all its services.
 pub(crate) struct HttpLimits {
     pub(crate) limits: Arc<Limits>,
-    pub(crate) answers: Answers,
+    pub(crate) answers: HttpSettings,
     /// The value of `RateLimit-Policy`, if it is the same for all requests.
     pub(crate) policy_field: Option<HeaderValue>,
 }
 
 /// The HTTP settings of a layer.
 #[derive(Default)]
-pub(crate) struct Answers {
+pub(crate) struct HttpSettings {
     pub(crate) fields: ResponseHeaders,
     pub(crate) x_ratelimit: bool,
     pub(crate) handle: bool,
@@ -46,39 +46,39 @@ pub(crate) struct Answers {
 
 impl HttpLimits {
     #[inline]
-    pub(crate) fn decide<B>(&self, question: &mut Question, request: &Request<B>) -> Outcome {
+    pub(crate) fn decide<B>(&self, check: &mut Check, request: &Request<B>) -> Outcome {
         // A new view for each use, because copying a view that was just written takes longer.
         let head = || RequestParts::new(request);
         if self.answers.exempt.iter().any(|exempt| exempt(head())) {
             return Outcome::Pass { charged: false };
         }
-        let look = |rule: &Rule, sink: &mut _, asked: &mut _| rule.look(head(), sink, asked);
-        self.limits.decide(question, look)
+        let apply = |rule: &Rule, sink: &mut _, asked: &mut _| rule.apply(head(), sink, asked);
+        self.limits.decide(check, apply)
     }
 
     /// Returns the headers for the response to a request that passes, if the settings ask for headers.
     fn stamp(self: &Arc<Self>, decided: Decided<'_>) -> Option<Stamp> {
         let answers = &self.answers;
         // A shadow limit is invisible to clients.
-        let tell = !self.limits.shadow
+        let report = !self.limits.shadow
             && match answers.fields {
                 ResponseHeaders::Always => true,
                 ResponseHeaders::NearLimit(share) => self.is_near(decided, share),
                 ResponseHeaders::OnRejection | ResponseHeaders::Never => false,
             };
-        tell.then(|| Stamp::new(self, decided)).flatten()
+        report.then(|| Stamp::new(self, decided)).flatten()
     }
 
     /// Inserts a handle into a request that passes, if the layer has handles. Returns the remaining work on the response.
     #[inline]
     pub(crate) fn follow_up<B>(
         self: &Arc<Self>,
-        question: &Question,
+        check: &Check,
         charged: bool,
         request: &mut Request<B>,
     ) -> FollowUp {
         let answers = &self.answers;
-        let decided = Decided::new(&self.limits.rules, question);
+        let decided = Decided::new(&self.limits.rules, check);
         let refunds = charged && answers.refund_when.is_some();
         let refund = (answers.handle || refunds).then(|| {
             // With the setting `handle`, every request gets a handle, even an exempt or uncharged request.
@@ -114,13 +114,13 @@ impl HttpLimits {
         self: &Arc<Self>,
         reject: &impl RejectionResponse<B>,
         reason: Reason,
-        question: &Question,
+        check: &Check,
     ) -> Response<B> {
-        let rejection = Rejection::new(&self.limits.rules, question, reason);
+        let rejection = Rejection::new(&self.limits.rules, check, reason);
         let mut response = reject.response(&rejection);
         let fields = response.headers_mut();
         if let Some(wait) = rejection.retry_after()
-            && !reject.says_when()
+            && !reject.has_retry_hint()
             && let Ok(Entry::Vacant(entry)) = fields.try_entry(RETRY_AFTER)
         {
             let _ = entry.try_insert(headers::retry_after(wait));

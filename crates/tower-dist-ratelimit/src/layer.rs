@@ -16,7 +16,7 @@ use crate::{
     ProblemJson, RejectionResponse,
     backend::{Backend, BackendError},
     http::HttpLimits,
-    limits::Question,
+    limits::Check,
 };
 
 /// Limits the rate of HTTP requests to a service.
@@ -117,10 +117,10 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Built in place: moving it costs more than the decision.
-        let mut question = Question::default();
-        let outcome = self.layer.http.decide(&mut question, &request);
+        let mut check = Check::default();
+        let outcome = self.layer.http.decide(&mut check, &request);
         ResponseFuture {
-            state: self.go_on(outcome, &mut question, request),
+            state: self.handle_outcome(outcome, &mut check, request),
         }
     }
 }

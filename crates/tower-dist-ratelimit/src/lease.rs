@@ -14,16 +14,16 @@ use std::{
 use tokio::{runtime, sync::oneshot, task::JoinSet, time::Instant};
 
 use self::{
-    demand::Ask,
+    demand::Claim,
     entry::{Plan, Refill},
     table::Table,
 };
 use crate::{
     Algorithm, BuildError, Decision, Policy,
     algorithm::saturating_nanos,
-    around::Around,
-    backend::{Answer, Backend, BackendError, Bounded, BoxFuture, Charge, JointDecision, PolicyId},
+    backend::{Answer, Backend, BackendError, BoxFuture, Charge, JointDecision, PolicyId, Timeout},
     background::Background,
+    bracket::Bracket,
     terms::Terms,
 };
 
@@ -133,10 +133,10 @@ impl Leasing {
         }
     }
 
-    /// Returns the request for the lease table. Returns `None` if leases cannot serve it: its policy is
+    /// Returns the claim on the lease table. Returns `None` if leases cannot serve it: its policy is
     /// unknown or a leaky queue, its cost is zero, or its cost exceeds the burst.
     #[inline]
-    fn ask(&self, charge: &Charge<'_>) -> Option<Ask> {
+    fn claim(&self, charge: &Charge<'_>) -> Option<Claim> {
         let terms = Terms::of(&self.terms, charge)?;
         let burst = terms.max_tokens();
         // A leaky queue schedules each request, and never grants more than its cost.
@@ -144,7 +144,7 @@ impl Leasing {
         if charge.cost == 0 || charge.cost > burst || is_queue {
             return None;
         }
-        Some(Ask {
+        Some(Claim {
             tag: self.shared.table.tag(charge),
             cost: charge.cost,
             burst,
@@ -155,20 +155,20 @@ impl Leasing {
 
     /// Decides the request from a lease, if one has enough tokens. Returns whether it did.
     pub(crate) fn spend(&self, charge: &Charge<'_>, out: &mut Decision) -> bool {
-        let Some(ask) = self.ask(charge) else {
+        let Some(claim) = self.claim(charge) else {
             return false;
         };
         let Shared { table, lease, .. } = &*self.shared;
-        let entry = table.ways(ask.tag).entry(ask.tag);
-        entry.is_some_and(|entry| entry.pay(ask, *lease, out).is_some())
+        let entry = table.ways(claim.tag).entry(claim.tag);
+        entry.is_some_and(|entry| entry.pay(claim, *lease, out).is_some())
     }
 
     /// Sends a request that finds no leased tokens to the backend, with or without a refill, or rejects it. If
-    /// `ask.ahead`, starts a refill that no request waits for. Outside of a runtime there are no refills.
-    fn ask_backend(&self, ask: Ask, charge: &Charge<'_>, out: &mut Decision) -> Answer {
+    /// `claim.ahead`, starts a refill that no request waits for. Outside of a runtime there are no refills.
+    fn query_backend(&self, claim: Claim, charge: &Charge<'_>, out: &mut Decision) -> Answer {
         let Shared { table, lease, .. } = &*self.shared;
         let plan = match runtime::Handle::try_current() {
-            Ok(_) => table.ways(ask.tag).plan(ask, charge, *lease),
+            Ok(_) => table.ways(claim.tag).plan(claim, charge, *lease),
             Err(_) => Plan::Exact,
         };
         let refill = match plan {
@@ -177,7 +177,7 @@ impl Leasing {
                 *out = decision;
                 return Answer::Done(false);
             }
-            Plan::Exact if ask.ahead => return Answer::Done(true),
+            Plan::Exact if claim.ahead => return Answer::Done(true),
             Plan::Exact => {
                 let charges = slice::from_ref(charge);
                 return self.inner.acquire(charges, slice::from_mut(out));
@@ -208,7 +208,7 @@ impl Leasing {
         in_flight: InFlight,
         answer: BoxFuture<'static, Result<JointDecision, BackendError>>,
     ) -> BoxFuture<'static, Result<JointDecision, BackendError>> {
-        let answer = Bounded::new(self.timeout, answer);
+        let answer = Timeout::new(self.timeout, answer);
         let (sender, granted) = oneshot::channel();
         let refill = async move {
             let mut verdict = answer.await;
@@ -235,11 +235,11 @@ impl Leasing {
     }
 
     /// Clears the shortages of these keys before and after an operation that returns tokens.
-    fn relieve(&self, charges: &[Charge<'_>]) -> Around<impl Fn() + use<>> {
+    fn relieve(&self, charges: &[Charge<'_>]) -> Bracket<impl Fn() + use<>> {
         let shared = Arc::clone(&self.shared);
         let tags = charges.iter().map(|charge| shared.table.tag(charge));
         let tags: Vec<u64> = tags.collect();
-        Around::new(move || {
+        Bracket::new(move || {
             for &tag in &tags {
                 shared.table.ways(tag).relieve(tag);
             }
@@ -267,7 +267,7 @@ impl Leasing {
                 Answer::Done(_) => {}
                 Answer::Failed(error) => result = Err(error),
                 Answer::Later(answer) => {
-                    in_flight.spawn(Bounded::new(self.timeout, answer));
+                    in_flight.spawn(Timeout::new(self.timeout, answer));
                 }
             }
         }
@@ -285,28 +285,31 @@ impl Backend for Leasing {
     }
 
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
-        let ask = match charges {
-            [charge] => self.ask(charge),
+        let claim = match charges {
+            [charge] => self.claim(charge),
             _ => None,
         };
-        let (Some(ask), [charge], [decision]) = (ask, charges, &mut *out) else {
+        let (Some(claim), [charge], [decision]) = (claim, charges, &mut *out) else {
             for charge in charges {
                 self.charged_outside(charge, charge.cost);
             }
             return self.inner.acquire(charges, out);
         };
         let Shared { table, lease, .. } = &*self.shared;
-        if let Some(entry) = table.ways(ask.tag).entry(ask.tag) {
+        if let Some(entry) = table.ways(claim.tag).entry(claim.tag) {
             entry.seen.fetch_add(1, Relaxed);
-            if let Some(is_low) = entry.pay(ask, *lease, decision) {
+            if let Some(is_low) = entry.pay(claim, *lease, decision) {
                 if is_low {
-                    let ask = Ask { ahead: true, ..ask };
-                    let _ = self.ask_backend(ask, charge, &mut Decision::default());
+                    let claim = Claim {
+                        ahead: true,
+                        ..claim
+                    };
+                    let _ = self.query_backend(claim, charge, &mut Decision::default());
                 }
                 return Answer::Done(true);
             }
         }
-        self.ask_backend(ask, charge, decision)
+        self.query_backend(claim, charge, decision)
     }
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {

@@ -137,9 +137,9 @@
 
 mod algorithm;
 pub mod arithmetic;
-mod around;
 pub mod backend;
 mod background;
+mod bracket;
 mod build_error;
 mod call;
 #[cfg(feature = "conformance")]
@@ -149,12 +149,12 @@ mod decision;
 mod delayed;
 mod deny;
 mod eventual;
+mod failover;
 pub mod guide;
 mod handle;
 mod headers;
 mod http;
 pub mod key;
-mod ladder;
 mod layer;
 mod lease;
 mod limiter;
@@ -175,11 +175,11 @@ pub use call::{
 };
 pub use consistency::Consistency;
 pub use decision::{Decided, Decision, Decisions, Source};
+pub use failover::FailureMode;
 pub use handle::{Meter, MeteredBody, RateLimitHandle};
 pub use headers::ResponseHeaders;
 pub use http::ResponseHead;
 pub use key::client_ip::TrustedProxies;
-pub use ladder::FailureMode;
 pub use layer::{RateLimit, RateLimitLayer, RateLimitLayerBuilder, ResponseFuture};
 pub use limiter::{Limiter, LimiterBuilder};
 #[cfg(feature = "metrics")]

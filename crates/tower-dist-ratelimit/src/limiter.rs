@@ -13,10 +13,10 @@ pub use self::builder::LimiterBuilder;
 use self::check::CheckFuture;
 use crate::{
     BuildError, Decided, Decision, Policy, Quota, Source,
-    backend::{Answer, Backend, BackendError, Bounded, Charge},
+    backend::{Answer, Backend, BackendError, Charge, Timeout},
+    failover::OnFailure,
     key::{IntoKey, KeySink},
-    ladder::Instead,
-    limits::{Applies, Limits, Outcome, PolicyCharge, Question, Rule},
+    limits::{Applies, Check, Limits, Outcome, PolicyCharge, Rule},
 };
 
 /// A limit for code without HTTP and tower. The caller passes the key and handles the decision.
@@ -103,7 +103,7 @@ impl Limiter {
     /// Returns a function that fills in the charges. All policies count the same key. If `cost` is `None`, each policy uses its
     /// own cost.
     #[inline]
-    fn look<K: IntoKey>(
+    fn apply<K: IntoKey>(
         &self,
         key: K,
         cost: Option<u64>,
@@ -168,16 +168,16 @@ impl Limiter {
     pub async fn peek(&self, key: impl IntoKey) -> Result<Decision, BackendError> {
         self.check_quota()?;
         let limits = &*self.limits;
-        let mut question = Box::<Question>::default();
-        let outcome = match limits.decide_silently(&mut question, self.look(key, Some(0))) {
-            Outcome::Later => poll_fn(|cx| limits.poll(&mut question, cx)).await,
+        let mut check = Box::<Check>::default();
+        let outcome = match limits.decide_silently(&mut check, self.apply(key, Some(0))) {
+            Outcome::Later => poll_fn(|cx| limits.poll(&mut check, cx)).await,
             outcome => outcome,
         };
         let outcome = match outcome {
             Outcome::Reject(_) if limits.shadow => Outcome::Pass { charged: false },
             outcome => outcome,
         };
-        decision(limits, outcome, &mut question)
+        decision(limits, outcome, &mut check)
     }
 
     /// Charges `tokens` in addition to an earlier check, even if the key has too few. Later checks then wait longer. Use it for
@@ -229,8 +229,8 @@ impl Limiter {
         delta: i64,
     ) -> Result<(), BackendError> {
         let limits = &*self.limits;
-        let source = match limits.ladder.instead {
-            Instead::Decide(_) if limits.ladder.shut_for().is_some() => Source::Local,
+        let source = match limits.failover.on_failure {
+            OnFailure::Local(_) if limits.failover.open_for().is_some() => Source::Local,
             _ => Source::Backend,
         };
         let answer = {
@@ -240,7 +240,7 @@ impl Limiter {
         match answer {
             Answer::Done(_) => Ok(()),
             Answer::Failed(error) => Err(error),
-            Answer::Later(answer) => Bounded::new(limits.timeout, answer).await.map(|_| ()),
+            Answer::Later(answer) => Timeout::new(limits.timeout, answer).await.map(|_| ()),
         }
     }
 
@@ -257,12 +257,12 @@ impl Limiter {
         let done = {
             let sink = sink_of(key);
             let charges = self.charges(&sink, 0);
-            if let Instead::Decide(fallback) = &limits.ladder.instead {
+            if let OnFailure::Local(fallback) = &limits.failover.on_failure {
                 for (number, charge) in &charges {
                     fallback.reset(*number, charge.key);
                 }
             }
-            if limits.ladder.shut_for().is_some() {
+            if limits.failover.open_for().is_some() {
                 return Err(BackendError::circuit_open());
             }
             let resets = charges.iter();
@@ -276,7 +276,7 @@ impl Limiter {
             }
             all
         };
-        Bounded::new(limits.timeout, Box::pin(all)).await
+        Timeout::new(limits.timeout, Box::pin(all)).await
     }
 
     /// Returns the unused tokens of [leases](crate::Consistency::Leased) before this instance shuts down. Otherwise they are lost,
@@ -351,13 +351,13 @@ fn sink_of(key: impl IntoKey) -> KeySink {
 fn decision(
     limits: &Limits,
     outcome: Outcome,
-    question: &mut Question,
+    check: &mut Check,
 ) -> Result<Decision, BackendError> {
     let allowed = matches!(outcome, Outcome::Pass { .. });
-    if !allowed && let Some(error) = question.cause.take() {
+    if !allowed && let Some(error) = check.cause.take() {
         return Err(error);
     }
-    let tightest = Decided::new(&limits.rules, question).tightest(|_| true);
+    let tightest = Decided::new(&limits.rules, check).tightest(|_| true);
     Ok(Decision {
         // A shadow also allows requests that a policy rejected.
         allowed,

@@ -1,7 +1,7 @@
+mod check;
 mod corrections;
 mod decide;
 mod pending;
-mod question;
 mod rule;
 
 use std::{
@@ -12,18 +12,18 @@ use std::{
 
 use self::corrections::Corrections;
 pub(crate) use self::{
+    check::{Check, PolicyCharge},
     pending::Pending,
-    question::{PolicyCharge, Question},
     rule::{Applies, Rule},
 };
 use crate::{
     BuildError, Consistency, FailureMode, Policy, Reason,
-    backend::{Alone, Backend, BackendError, DEADLINE, Memory, PolicyId},
-    deny::Denying,
-    eventual::PostPaid,
-    ladder::Ladder,
+    backend::{Backend, BackendError, DEFAULT_TIMEOUT, Memory, PolicyId, SinglePolicy},
+    deny::DenyCache,
+    eventual::Eventual,
+    failover::Failover,
     lease::Leasing,
-    observe::Watch,
+    observe::Emitter,
     register::{check, register, register_checked},
 };
 
@@ -31,14 +31,14 @@ use crate::{
 pub(crate) struct Limits {
     pub(crate) backend: Arc<dyn Backend>,
     /// Decides directly on the only policy, if there is one policy and the backend is a [`Memory`]. This never fails.
-    alone: Option<Alone>,
+    single: Option<SinglePolicy>,
     /// The leases on top of the backend, if the consistency is leased.
     leasing: Option<Arc<Leasing>>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) timeout: Duration,
-    pub(crate) ladder: Ladder,
+    pub(crate) failover: Failover,
     pub(crate) shadow: bool,
-    pub(crate) watch: Watch,
+    pub(crate) emitter: Emitter,
     warned_of_late_quotas: Once,
     corrections: Corrections,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Settings {
     wrap: Option<Wrap>,
     pub(crate) deny_cache: bool,
     pub(crate) shadow: bool,
-    pub(crate) watch: Watch,
+    pub(crate) emitter: Emitter,
 }
 
 /// Puts leases or eventual decisions on top of a backend. The ids are the backend's ids of the policies, and the duration is
@@ -75,16 +75,16 @@ pub(crate) enum Outcome {
         charged: bool,
     },
     Reject(Reason),
-    /// The decision is pending, and the question holds its future.
+    /// The decision is pending, and the check holds its future.
     Later,
 }
 
 impl Limits {
-    fn warn_of_late_quotas(&self) {
+    fn warn_of_lookup_timeout(&self) {
         self.warned_of_late_quotas.call_once(|| {
             #[cfg(feature = "tracing")]
             tracing::warn!(
-                name = self.watch.name(),
+                name = self.emitter.name(),
                 deadline = ?self.timeout,
                 "rate-limit quota look-up timed out: the failure mode decides"
             );
@@ -95,17 +95,17 @@ impl Limits {
     pub(crate) async fn return_leases(&self) -> Result<(), BackendError> {
         match &self.leasing {
             None => Ok(()),
-            Some(_) if self.ladder.shut_for().is_some() => Err(BackendError::circuit_open()),
+            Some(_) if self.failover.open_for().is_some() => Err(BackendError::circuit_open()),
             Some(leasing) => leasing.give_back().await,
         }
     }
 
     /// Returns the time for which an allowed request waits in leaky queues. Zero in shadow mode.
-    pub(crate) fn delay(&self, question: &Question) -> Duration {
+    pub(crate) fn delay(&self, check: &Check) -> Duration {
         if self.shadow {
             Duration::ZERO
         } else {
-            question.delay()
+            check.delay()
         }
     }
 }
@@ -115,12 +115,12 @@ impl Settings {
         Self {
             backend,
             failure_mode: FailureMode::default(),
-            timeout: DEADLINE,
+            timeout: DEFAULT_TIMEOUT,
             consistency: Consistency::default(),
             wrap: None,
             deny_cache: true,
             shadow: false,
-            watch: Watch::default(),
+            emitter: Emitter::default(),
         }
     }
 
@@ -134,7 +134,7 @@ impl Settings {
                     (Arc::clone(&leases) as Arc<dyn Backend>, Some(leases))
                 }
                 Consistency::Eventual(period) => {
-                    let post_paid = PostPaid::new(backend, policies, ids, period, timeout)?;
+                    let post_paid = Eventual::new(backend, policies, ids, period, timeout)?;
                     (Arc::new(post_paid), None)
                 }
             })
@@ -156,12 +156,12 @@ impl Settings {
             let bound = "exact or eventual with several policies";
             return Err(BuildError::new("consistency", "leased", bound));
         }
-        let ladder = Ladder::new(
+        let failover = Failover::new(
             self.failure_mode,
             timeout,
             &policies,
             backend.is_remote(),
-            self.watch.clone(),
+            self.emitter.clone(),
         )?;
         if let Consistency::Eventual(_) = consistency {
             // The local copy of the counts is a memory, which can reject a policy, too.
@@ -170,28 +170,28 @@ impl Settings {
         // Registration is the last step that can fail, so a failed build has registered nothing.
         let ids = register_checked(&*backend, &policies)?;
         if self.deny_cache && backend.is_remote() {
-            backend = Arc::new(Denying::new(backend, &policies, &ids));
+            backend = Arc::new(DenyCache::new(backend, &policies, &ids));
         }
         let (backend, leasing) = match self.wrap {
             None => (backend, None),
             Some(wrap) => wrap(consistency, backend, &policies, &ids, timeout)?,
         };
-        let alone = match ids[..] {
-            [only] => Memory::alone(&*backend, only),
+        let single = match ids[..] {
+            [only] => Memory::single(&*backend, only),
             _ => None,
         };
         let rules = policies.into_iter().zip(ids);
         Ok(Limits {
-            alone,
+            single,
             rules: rules
-                .map(|(policy, id)| Rule::new(policy, id, &self.watch.name))
+                .map(|(policy, id)| Rule::new(policy, id, &self.emitter.name))
                 .collect(),
             backend,
             leasing,
             timeout,
-            ladder,
+            failover,
             shadow: self.shadow,
-            watch: self.watch,
+            emitter: self.emitter,
             warned_of_late_quotas: Once::new(),
             corrections: Corrections::default(),
         })

@@ -103,12 +103,12 @@ pub enum Event<'a> {
 
 /// The name of a limit and its observer.
 #[derive(Clone, Default)]
-pub(crate) struct Watch {
+pub(crate) struct Emitter {
     pub(crate) name: Arc<str>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
-impl Watch {
+impl Emitter {
     /// Returns the name for log lines, or `None` if the name is empty.
     #[cfg(feature = "tracing")]
     pub(crate) fn name(&self) -> Option<&str> {

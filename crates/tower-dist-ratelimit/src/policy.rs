@@ -15,18 +15,18 @@ use crate::{
 };
 
 /// A function of an HTTP request.
-type OfRequest<T> = Arc<dyn Fn(RequestParts<'_>) -> T + Send + Sync>;
+type PartsFn<T> = Arc<dyn Fn(RequestParts<'_>) -> T + Send + Sync>;
 
 /// A function that returns the quota of a request's key, in place of the policy's quota.
 #[derive(Clone)]
 pub(crate) enum DynamicQuota {
-    Now(OfRequest<Option<Quota>>),
-    Later(OfRequest<LookUp>),
+    Now(PartsFn<Option<Quota>>),
+    Later(PartsFn<QuotaLookup>),
 }
 
-/// A pending quota look-up. It never fails: the error type is that of the timeout that [`Bounded`](crate::backend::Bounded)
+/// A pending quota look-up. It never fails: the error type is that of the timeout that [`Timeout`](crate::backend::Timeout)
 /// adds.
-pub(crate) type LookUp = BoxFuture<'static, Result<Option<Quota>, BackendError>>;
+pub(crate) type QuotaLookup = BoxFuture<'static, Result<Option<Quota>, BackendError>>;
 
 /// Maximum length of a policy's name in bytes. It is bounded, because responses carry the names.
 const MAX_NAME: usize = 64;
@@ -73,8 +73,8 @@ pub struct Policy {
     pub(crate) key: Option<Arc<dyn KeyExtractor>>,
     /// The cost of a request; 1 if `cost_fn` computes it.
     pub(crate) cost: u64,
-    pub(crate) cost_fn: Option<OfRequest<u64>>,
-    pub(crate) only_if: Option<OfRequest<bool>>,
+    pub(crate) cost_fn: Option<PartsFn<u64>>,
+    pub(crate) only_if: Option<PartsFn<bool>>,
     pub(crate) missing_key: Option<MissingKey>,
     pub(crate) dynamic: Option<DynamicQuota>,
     pub(crate) hidden: bool,
@@ -497,7 +497,7 @@ impl Policy {
         F: Fn(RequestParts<'_>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Option<Quota>> + Send + 'static,
     {
-        let look_up = move |head: RequestParts<'_>| -> LookUp {
+        let look_up = move |head: RequestParts<'_>| -> QuotaLookup {
             let quota = quota(head);
             Box::pin(async { Ok(quota.await) })
         };

@@ -29,7 +29,7 @@ pub trait RejectionResponse<B> {
     /// # Default
     ///
     /// `false`.
-    fn says_when(&self) -> bool {
+    fn has_retry_hint(&self) -> bool {
         false
     }
 }

@@ -9,7 +9,7 @@ macro_rules! shared_setters {
         ///
         /// The empty name.
         pub fn name(mut self, name: &str) -> Self {
-            self.settings.watch.name = name.into();
+            self.settings.emitter.name = name.into();
             self
         }
 
@@ -99,7 +99,7 @@ macro_rules! shared_setters {
         ///
         /// No observer.
         pub fn observer(mut self, observer: impl crate::Observer) -> Self {
-            self.settings.watch.observer = Some(Arc::new(observer));
+            self.settings.emitter.observer = Some(Arc::new(observer));
             self
         }
     };

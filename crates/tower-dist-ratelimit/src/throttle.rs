@@ -1,10 +1,10 @@
 mod future;
-mod lines;
 mod service;
 mod turn;
+mod wait_queues;
 
 pub use self::future::ThrottleFuture;
-pub(crate) use self::lines::WaitingLines;
+pub(crate) use self::wait_queues::WaitQueues;
 use crate::{CallLimit, CallLimitLayer, Waits};
 
 /// Delays requests to a service until its limit admits them: for requests that your program sends, to stay within the

@@ -94,7 +94,7 @@ impl Words {
             seen.push(request.headers().clone());
             seen.len()
         };
-        let is_late = match (self.reply)(number) {
+        let is_timeout = match (self.reply)(number) {
             Reply::Good => false,
             Reply::Late => true,
             Reply::Early(code, pushback) => return early(code, pushback),
@@ -106,7 +106,7 @@ impl Words {
             }
             Reply::Never => std::future::pending().await,
         };
-        let late = move |text| match is_late {
+        let late = move |text| match is_timeout {
             true => Err(Status::unavailable("late")),
             false => Ok(tonic::Response::new(Text { text })),
         };

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Arithmetic, Ask, Bucket, OneNumber, When, Words, saturating_nanos};
+use super::{Arithmetic, Bucket, Now, OneNumber, Take, Words, saturating_nanos};
 use crate::{Decision, Quota};
 
 /// The largest valid state: the clock stays below 2⁶³ units, and a state is at most `MAX_AHEAD` units later.
@@ -69,8 +69,8 @@ impl Adjusted {
         }
     }
 
-    fn asked(&self, ask: &Ask<'_>) -> Quota {
-        ask.quota.copied().unwrap_or(self.quota)
+    fn asked(&self, take: &Take<'_>) -> Quota {
+        take.quota.copied().unwrap_or(self.quota)
     }
 
     /// Returns the units that are still used, and the `token_bits` of the quota in force. `None` if no units are used.
@@ -98,7 +98,7 @@ impl Adjusted {
     fn change(
         &self,
         words: &mut Words,
-        now: When,
+        now: Now,
         in_force: Quota,
         change: impl FnOnce(&Bucket, u64) -> Option<u64>,
     ) -> bool {
@@ -118,32 +118,32 @@ impl Adjusted {
 
     /// Returns the quota in force, if tokens are used, and the time to count by. That time is at least the time of the
     /// last write: if this clock is behind the writer's clock, the difference would look like used tokens.
-    fn in_force(&self, words: &[u64], now: When) -> (Option<Quota>, When) {
+    fn in_force(&self, words: &[u64], now: Now) -> (Option<Quota>, Now) {
         let Some(used) = Used::read(words) else {
             return (None, now);
         };
         let nanos = now.nanos.max(used.written);
         let in_force = self.left(&used, nanos).map(|_| used.in_force);
-        (in_force, When { nanos, ..now })
+        (in_force, Now { nanos, ..now })
     }
 }
 
 impl Arithmetic for Adjusted {
-    fn decide(&self, words: &[u64], now: When, ask: &Ask<'_>) -> Decision {
-        let quota = self.asked(ask);
+    fn decide(&self, words: &[u64], now: Now, take: &Take<'_>) -> Decision {
+        let quota = self.asked(take);
         let bucket = self.bucket(quota);
         let state = self.state(words, &bucket, quota, now.nanos);
-        OneNumber::decide(&bucket, state, bucket.at(now), ask)
+        OneNumber::decide(&bucket, state, bucket.at(now), take)
     }
 
-    fn take(&self, words: &mut Words, now: When, ask: &Ask<'_>, tokens: u64) {
-        self.change(words, now, self.asked(ask), |bucket, state| {
+    fn take(&self, words: &mut Words, now: Now, take: &Take<'_>, tokens: u64) {
+        self.change(words, now, self.asked(take), |bucket, state| {
             Some(OneNumber::take(bucket, state, bucket.at(now), tokens))
         });
     }
 
-    fn adopt(&self, words: &mut Words, now: When, ask: &Ask<'_>) {
-        let quota = self.asked(ask);
+    fn adopt(&self, words: &mut Words, now: Now, take: &Take<'_>) {
+        let quota = self.asked(take);
         let (in_force, now) = self.in_force(words, now);
         if !quota.is_zero() && in_force.is_some_and(|in_force| in_force != quota) {
             self.change(words, now, quota, |_, state| Some(state));
@@ -151,9 +151,9 @@ impl Arithmetic for Adjusted {
     }
 
     /// An extra charge puts its quota in force, as any charge does. A refund leaves the quota in force as it is.
-    fn settle(&self, words: &mut Words, now: When, ask: &Ask<'_>, delta: i64) -> bool {
+    fn settle(&self, words: &mut Words, now: Now, take: &Take<'_>, delta: i64) -> bool {
         let (in_force, now) = self.in_force(words, now);
-        let asked = Some(self.asked(ask)).filter(|quota| !quota.is_zero());
+        let asked = Some(self.asked(take)).filter(|quota| !quota.is_zero());
         let quota = in_force.filter(|_| delta < 0).or(asked);
         self.change(words, now, quota.unwrap_or(self.quota), |bucket, state| {
             let settled = OneNumber::settle(bucket, state, bucket.at(now), delta);
@@ -161,7 +161,7 @@ impl Arithmetic for Adjusted {
         })
     }
 
-    fn lasts(&self, words: &[u64], now: When) -> Duration {
+    fn lasts(&self, words: &[u64], now: Now) -> Duration {
         let Some(used) = Used::read(words) else {
             return Duration::ZERO;
         };

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{
-    Ask, OneNumber, When, clamp,
+    Now, OneNumber, Take, clamp,
     pace::{MAX_AHEAD, Moment, Pace},
     saturating_nanos,
 };
@@ -90,21 +90,21 @@ impl Bucket {
     }
 
     /// Decides as a queue. Grants at most the cost, because a larger grant would undo the spacing.
-    fn enqueue(&self, now: Moment, ahead: u64, max_wait: u64, ask: &Ask<'_>) -> Decision {
+    fn enqueue(&self, now: Moment, ahead: u64, max_wait: u64, take: &Take<'_>) -> Decision {
         let delay = self.pace.span(now, ahead);
         let too_long = self.too_long(now, ahead, max_wait);
         let places = |ahead| self.places(now, ahead, max_wait);
-        if ask.cost == 0 {
+        if take.cost == 0 {
             Decision::allow(0, self.limit, places(ahead), delay)
-        } else if ask.cost <= self.burst && too_long.is_zero() {
-            let ahead = ahead + self.pace.units(ask.cost);
+        } else if take.cost <= self.burst && too_long.is_zero() {
+            let ahead = ahead + self.pace.units(take.cost);
             let reset_after = self.pace.span(now, ahead);
             Decision {
                 delay,
-                ..Decision::allow(ask.cost, self.limit, places(ahead), reset_after)
+                ..Decision::allow(take.cost, self.limit, places(ahead), reset_after)
             }
         } else {
-            let retry_after = (ask.cost <= self.burst).then_some(too_long);
+            let retry_after = (take.cost <= self.burst).then_some(too_long);
             Decision::reject(self.limit, places(ahead), retry_after, delay)
         }
     }
@@ -114,19 +114,19 @@ impl OneNumber for Bucket {
     type Moment = Moment;
 
     #[inline(always)]
-    fn at(&self, now: When) -> Moment {
+    fn at(&self, now: Now) -> Moment {
         self.pace.at(now.nanos)
     }
 
     #[inline(always)]
-    fn decide_in_place(&self, full_at: u64, now: Moment, ask: &Ask<'_>, out: &mut Decision) {
+    fn decide_in_place(&self, full_at: u64, now: Moment, take: &Take<'_>, out: &mut Decision) {
         let used = full_at.saturating_sub(now.units);
         if let Some(max_wait) = self.max_wait {
-            *out = self.enqueue(now, used, max_wait, ask);
+            *out = self.enqueue(now, used, max_wait, take);
             return;
         }
-        let missing = || used + self.pace.units(ask.cost) - self.pace.units(self.burst);
-        *out = ask.decision(
+        let missing = || used + self.pace.units(take.cost) - self.pace.units(self.burst);
+        *out = take.decision(
             self.limit,
             self.free(used),
             self.burst,
@@ -136,13 +136,14 @@ impl OneNumber for Bucket {
     }
 
     #[inline(always)]
-    fn granted(&self, full_at: u64, now: Moment, ask: &Ask<'_>) -> u64 {
+    fn granted(&self, full_at: u64, now: Moment, take: &Take<'_>) -> u64 {
         let used = full_at.saturating_sub(now.units);
         match self.max_wait {
-            None => ask.granted(self.free(used)).unwrap_or(0),
+            None => take.granted(self.free(used)).unwrap_or(0),
             Some(max_wait) => {
-                let passes = ask.cost <= self.burst && self.too_long(now, used, max_wait).is_zero();
-                if passes { ask.cost } else { 0 }
+                let passes =
+                    take.cost <= self.burst && self.too_long(now, used, max_wait).is_zero();
+                if passes { take.cost } else { 0 }
             }
         }
     }

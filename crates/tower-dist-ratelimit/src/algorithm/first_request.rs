@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{
-    Arithmetic, Ask, MAX_COUNT, When, Words, clamp, fixed_window::decide_count, saturating_nanos,
+    Arithmetic, MAX_COUNT, Now, Take, Words, clamp, fixed_window::decide_count, saturating_nanos,
 };
 use crate::{BuildError, Decision, Quota};
 
@@ -40,19 +40,19 @@ impl FirstRequest {
 }
 
 impl Arithmetic for FirstRequest {
-    fn decide(&self, words: &[u64], now: When, ask: &Ask<'_>) -> Decision {
+    fn decide(&self, words: &[u64], now: Now, take: &Take<'_>) -> Decision {
         let now = clamp(now.nanos);
         let (end, count) = self.read(words, now);
-        let limit = ask.limit(self.limit, MAX_COUNT);
-        decide_count(limit, count, Duration::from_nanos(end - now), ask)
+        let limit = take.limit(self.limit, MAX_COUNT);
+        decide_count(limit, count, Duration::from_nanos(end - now), take)
     }
 
-    fn take(&self, words: &mut Words, now: When, _: &Ask<'_>, tokens: u64) {
+    fn take(&self, words: &mut Words, now: Now, _: &Take<'_>, tokens: u64) {
         let (end, count) = self.read(words, clamp(now.nanos));
         *words = Words::from([end, count + tokens]);
     }
 
-    fn settle(&self, words: &mut Words, now: When, _: &Ask<'_>, delta: i64) -> bool {
+    fn settle(&self, words: &mut Words, now: Now, _: &Take<'_>, delta: i64) -> bool {
         let (end, count) = self.read(words, clamp(now.nanos));
         let settled = count.saturating_add_signed(delta).min(MAX_COUNT);
         match settled {
@@ -63,7 +63,7 @@ impl Arithmetic for FirstRequest {
         settled != count
     }
 
-    fn pressure(&self, words: &[u64], now: When) -> u64 {
+    fn pressure(&self, words: &[u64], now: Now) -> u64 {
         self.read(words, clamp(now.nanos)).1
     }
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Ask, OneNumber, When, clamp, saturating_nanos};
+use super::{Now, OneNumber, Take, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota, quota::HORIZON};
 
 /// A counter that restarts at zero with every window. The first window begins at the epoch. Staggered windows begin
@@ -21,7 +21,7 @@ pub(crate) struct FixedWindow {
 
 /// An instant, and the number of the key's window that contains it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tick {
+pub(crate) struct WindowTime {
     /// Nanoseconds since the key's first window began.
     nanos: u64,
     /// The number of the window, counted from 1.
@@ -55,7 +55,7 @@ impl FixedWindow {
 
     /// Returns the number and the count of the window to charge: the present one, or the stored one if the clock has
     /// jumped back.
-    fn read(&self, state: u64, now: Tick) -> (u64, u64) {
+    fn read(&self, state: u64, now: WindowTime) -> (u64, u64) {
         let number = state >> self.count_bits;
         if number < now.number {
             (now.number, 0)
@@ -70,43 +70,43 @@ impl FixedWindow {
 }
 
 impl OneNumber for FixedWindow {
-    type Moment = Tick;
+    type Moment = WindowTime;
 
-    fn at(&self, now: When) -> Tick {
+    fn at(&self, now: Now) -> WindowTime {
         let phase = if self.staggered {
             scaled(now.key, self.window)
         } else {
             0
         };
         let nanos = clamp(now.nanos) + phase;
-        Tick {
+        WindowTime {
             nanos,
             number: nanos / self.window + 1,
         }
     }
 
     #[inline(always)]
-    fn decide_in_place(&self, state: u64, now: Tick, ask: &Ask<'_>, out: &mut Decision) {
-        let limit = ask.limit(self.limit, self.most());
+    fn decide_in_place(&self, state: u64, now: WindowTime, take: &Take<'_>, out: &mut Decision) {
+        let limit = take.limit(self.limit, self.most());
         let (number, count) = self.read(state, now);
         // Numbers start at 1, so this window ends at `number * window`.
         let left = Duration::from_nanos(number * self.window - now.nanos);
-        *out = decide_count(limit, count, left, ask);
+        *out = decide_count(limit, count, left, take);
     }
 
     #[inline(always)]
-    fn granted(&self, state: u64, now: Tick, ask: &Ask<'_>) -> u64 {
-        let limit = ask.limit(self.limit, self.most());
+    fn granted(&self, state: u64, now: WindowTime, take: &Take<'_>) -> u64 {
+        let limit = take.limit(self.limit, self.most());
         let (_, count) = self.read(state, now);
-        ask.granted(limit.saturating_sub(count)).unwrap_or(0)
+        take.granted(limit.saturating_sub(count)).unwrap_or(0)
     }
 
-    fn take(&self, state: u64, now: Tick, tokens: u64) -> u64 {
+    fn take(&self, state: u64, now: WindowTime, tokens: u64) -> u64 {
         let (number, count) = self.read(state, now);
         self.write(number, count + tokens)
     }
 
-    fn settle(&self, state: u64, now: Tick, delta: i64) -> u64 {
+    fn settle(&self, state: u64, now: WindowTime, delta: i64) -> u64 {
         let (number, count) = self.read(state, now);
         match count.saturating_add_signed(delta).min(self.most()) {
             settled if settled == count => state,
@@ -117,13 +117,13 @@ impl OneNumber for FixedWindow {
 
 /// Decides by the `count` of taken tokens in a window that ends after `left`.
 #[inline(always)]
-pub(crate) fn decide_count(limit: u64, count: u64, left: Duration, ask: &Ask<'_>) -> Decision {
+pub(crate) fn decide_count(limit: u64, count: u64, left: Duration, take: &Take<'_>) -> Decision {
     let reset_after = |granted| match count + granted {
         0 => Duration::ZERO,
         _ => left,
     };
     let free = limit.saturating_sub(count);
-    ask.decision(limit, free, limit, reset_after, || left)
+    take.decision(limit, free, limit, reset_after, || left)
 }
 
 /// Maps 64 bits to `0..len`.

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::{Arithmetic, Ask, When, Words};
+use super::{Arithmetic, Now, Take, Words};
 use crate::Decision;
 
 /// An algorithm whose state is one number, 0 for an unused key. The number grows with the used tokens and with time.
@@ -8,19 +8,19 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
     /// An instant in the units of the state.
     type Moment: Copy;
 
-    fn at(&self, now: When) -> Self::Moment;
+    fn at(&self, now: Now) -> Self::Moment;
 
-    fn decide(&self, state: u64, now: Self::Moment, ask: &Ask<'_>) -> Decision {
+    fn decide(&self, state: u64, now: Self::Moment, take: &Take<'_>) -> Decision {
         let mut decision = Decision::default();
-        self.decide_in_place(state, now, ask, &mut decision);
+        self.decide_in_place(state, now, take, &mut decision);
         decision
     }
 
     /// Decides, and writes the decision to `out`. Copying a decision would take as long as the arithmetic.
-    fn decide_in_place(&self, state: u64, now: Self::Moment, ask: &Ask<'_>, out: &mut Decision);
+    fn decide_in_place(&self, state: u64, now: Self::Moment, take: &Take<'_>, out: &mut Decision);
 
     /// Returns the tokens that [`decide`](Self::decide) grants.
-    fn granted(&self, state: u64, now: Self::Moment, ask: &Ask<'_>) -> u64;
+    fn granted(&self, state: u64, now: Self::Moment, take: &Take<'_>) -> u64;
 
     fn take(&self, state: u64, now: Self::Moment, tokens: u64) -> u64;
 
@@ -29,16 +29,16 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
 }
 
 impl<A: OneNumber> Arithmetic for A {
-    fn decide(&self, words: &[u64], now: When, ask: &Ask<'_>) -> Decision {
-        OneNumber::decide(self, read(words), self.at(now), ask)
+    fn decide(&self, words: &[u64], now: Now, take: &Take<'_>) -> Decision {
+        OneNumber::decide(self, read(words), self.at(now), take)
     }
 
-    fn take(&self, words: &mut Words, now: When, _: &Ask<'_>, tokens: u64) {
+    fn take(&self, words: &mut Words, now: Now, _: &Take<'_>, tokens: u64) {
         let state = OneNumber::take(self, read(words), self.at(now), tokens);
         *words = Words::from_elem(state, 1);
     }
 
-    fn settle(&self, words: &mut Words, now: When, _: &Ask<'_>, delta: i64) -> bool {
+    fn settle(&self, words: &mut Words, now: Now, _: &Take<'_>, delta: i64) -> bool {
         let state = read(words);
         let settled = OneNumber::settle(self, state, self.at(now), delta);
         if settled != state {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Arithmetic, Ask, MAX_COUNT, When, Words, clamp, saturating_nanos};
+use super::{Arithmetic, MAX_COUNT, Now, Take, Words, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
 /// The maximum limit of a sliding window log, in tokens, and the maximum number of its requests.
@@ -113,9 +113,9 @@ impl SlidingLog {
 }
 
 impl Arithmetic for SlidingLog {
-    fn decide(&self, words: &[u64], now: When, ask: &Ask<'_>) -> Decision {
+    fn decide(&self, words: &[u64], now: Now, take: &Take<'_>) -> Decision {
         let (log, now) = (Log::of(words), clamp(now.nanos));
-        let limit = ask.limit(self.limit, self.longest);
+        let limit = take.limit(self.limit, self.longest);
         let reset_after = |granted| match (granted, log.entries.last()) {
             (0, None) => Duration::ZERO,
             (0, Some(last)) => self.until(last[0], now),
@@ -123,21 +123,21 @@ impl Arithmetic for SlidingLog {
         };
         // Waits for the first entry after which the other entries leave room for the cost.
         let retry_after = || {
-            let follow_more = log.follow_more_than(limit - ask.cost);
+            let follow_more = log.follow_more_than(limit - take.cost);
             let last = log.entries.partition_point(follow_more);
             let last = log.entries.get(last);
             last.map_or(Duration::ZERO, |last| self.until(last[0], now))
         };
         let free = limit.saturating_sub(self.used(log, now));
-        ask.decision(limit, free, limit, reset_after, retry_after)
+        take.decision(limit, free, limit, reset_after, retry_after)
     }
 
-    fn take(&self, words: &mut Words, now: When, _: &Ask<'_>, tokens: u64) {
+    fn take(&self, words: &mut Words, now: Now, _: &Take<'_>, tokens: u64) {
         self.push(words, clamp(now.nanos), tokens);
     }
 
     /// Refunds the newest tokens first: a refund mostly follows its request.
-    fn settle(&self, words: &mut Words, now: When, _: &Ask<'_>, delta: i64) -> bool {
+    fn settle(&self, words: &mut Words, now: Now, _: &Take<'_>, delta: i64) -> bool {
         let used = self.pressure(words, now);
         let tokens = delta.unsigned_abs();
         if delta > 0 {
@@ -155,7 +155,7 @@ impl Arithmetic for SlidingLog {
         self.pressure(words, now) != used
     }
 
-    fn pressure(&self, words: &[u64], now: When) -> u64 {
+    fn pressure(&self, words: &[u64], now: Now) -> u64 {
         self.used(Log::of(words), clamp(now.nanos))
     }
 
@@ -191,20 +191,20 @@ impl Arithmetic for SlidingLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arithmetic::tests::ask;
+    use crate::arithmetic::tests::take;
 
-    fn at(nanos: u64) -> When {
-        When { nanos, key: 0 }
+    fn at(nanos: u64) -> Now {
+        Now { nanos, key: 0 }
     }
 
     /// A response that streams can be charged for each of its pieces.
     #[test]
     fn debts_without_end_do_not_make_a_log_without_end() {
         let log = SlidingLog::new(Quota::per_hour(10), MAX_LOG).unwrap();
-        let (mut state, ask) = (Words::new(), ask(1));
+        let (mut state, take) = (Words::new(), take(1));
         let hour = 3_600_000_000_000;
         for now in 0..3 * MAX_LOG {
-            assert!(log.settle(&mut state, at(now), &ask, 1));
+            assert!(log.settle(&mut state, at(now), &take, 1));
         }
         assert_eq!(Log::of(&state).entries.len() as u64, MAX_LOG);
         // None of them is forgotten before its time.
@@ -212,11 +212,11 @@ mod tests {
         for (now, used) in [(last, 3 * MAX_LOG), (hour + 4, 3 * MAX_LOG - 5)] {
             assert_eq!(log.pressure(&state, at(now)), used);
         }
-        let wait = log.decide(&state, at(last), &ask).retry_after;
+        let wait = log.decide(&state, at(last), &take).retry_after;
         let wait = saturating_nanos(wait.unwrap());
         assert_eq!(last + wait, last + hour);
         assert_eq!(log.pressure(&state, at(last + wait)), 0);
-        assert!(!log.decide(&state, at(last + wait - 1), &ask).allowed);
+        assert!(!log.decide(&state, at(last + wait - 1), &take).allowed);
     }
 
     #[test]
@@ -224,15 +224,15 @@ mod tests {
         let log = SlidingLog::new(Quota::new(100, Duration::from_nanos(100)), 100).unwrap();
         let mut state = Words::new();
         for now in 0..10_000 {
-            let decision = log.decide(&state, at(now), &ask(1));
+            let decision = log.decide(&state, at(now), &take(1));
             assert!(decision.allowed);
             assert_eq!(decision.remaining, 99 - now.min(99), "{now}");
-            log.take(&mut state, at(now), &ask(1), 1);
+            log.take(&mut state, at(now), &take(1), 1);
             assert!(Log::of(&state).entries.len() <= 115, "{now}");
         }
         let read = log.decode(log.encode(&state)).unwrap();
         for now in 9_999..10_110 {
-            let decide = |state: &Words| log.decide(state, at(now), &ask(1));
+            let decide = |state: &Words| log.decide(state, at(now), &take(1));
             assert_eq!(decide(&read), decide(&state));
         }
     }
@@ -241,14 +241,14 @@ mod tests {
     #[test]
     fn a_refunded_request_is_as_if_it_had_not_been() {
         let log = SlidingLog::new(Quota::per_second(10), MAX_LOG).unwrap();
-        let look = |state: &Words| log.decide(state, at(300), &ask(0));
+        let look = |state: &Words| log.decide(state, at(300), &take(0));
         let mut state = Words::new();
-        log.take(&mut state, at(100), &ask(1), 3);
+        log.take(&mut state, at(100), &take(1), 3);
         let before = look(&state);
-        log.take(&mut state, at(200), &ask(1), 2);
-        assert!(log.settle(&mut state, at(300), &ask(2), -2));
+        log.take(&mut state, at(200), &take(1), 2);
+        assert!(log.settle(&mut state, at(300), &take(2), -2));
         assert_eq!(look(&state), before);
-        assert!(log.settle(&mut state, at(300), &ask(3), -3));
+        assert!(log.settle(&mut state, at(300), &take(3), -3));
         assert_eq!(look(&state), look(&Words::new()));
     }
 }

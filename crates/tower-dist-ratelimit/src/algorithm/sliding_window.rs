@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Arithmetic, Ask, MAX_COUNT, When, Words, clamp, saturating_nanos};
+use super::{Arithmetic, MAX_COUNT, Now, Take, Words, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
 /// Maximum number of sub-windows in a window. Sixty split a minute into seconds; more hardly improve the accuracy.
@@ -144,7 +144,7 @@ impl SlidingWindow {
         })
     }
 
-    fn view<'a>(&self, words: &'a [u64], now: When) -> View<'a> {
+    fn view<'a>(&self, words: &'a [u64], now: Now) -> View<'a> {
         let (&newest, counts) = words.split_first().unwrap_or((&0, &[]));
         let nanos = clamp(now.nanos);
         let number = nanos / self.length;
@@ -164,7 +164,7 @@ impl SlidingWindow {
     }
 
     /// Adds tokens to the present sub-window, or to the newest one if the clock has jumped back.
-    fn add(&self, words: &mut Words, now: When, tokens: u64) {
+    fn add(&self, words: &mut Words, now: Now, tokens: u64) {
         let number = clamp(now.nanos) / self.length;
         let len = self.sub_windows + 1;
         if words.is_empty() {
@@ -182,25 +182,25 @@ impl SlidingWindow {
 }
 
 impl Arithmetic for SlidingWindow {
-    fn decide(&self, words: &[u64], now: When, ask: &Ask<'_>) -> Decision {
-        let limit = ask.limit(self.limit, MAX_COUNT);
+    fn decide(&self, words: &[u64], now: Now, take: &Take<'_>) -> Decision {
+        let limit = take.limit(self.limit, MAX_COUNT);
         let view = self.view(words, now);
         let used = view.within() + self.share(view.before(), view.passed);
-        ask.decision(
+        take.decision(
             limit,
             limit.saturating_sub(used),
             limit,
             |granted| self.reset_after(view, granted),
-            || self.wait(view, limit - ask.cost),
+            || self.wait(view, limit - take.cost),
         )
     }
 
-    fn take(&self, words: &mut Words, now: When, _: &Ask<'_>, tokens: u64) {
+    fn take(&self, words: &mut Words, now: Now, _: &Take<'_>, tokens: u64) {
         self.add(words, now, tokens);
     }
 
     /// Refunds the newest tokens first: a refund mostly follows its request.
-    fn settle(&self, words: &mut Words, now: When, _: &Ask<'_>, delta: i64) -> bool {
+    fn settle(&self, words: &mut Words, now: Now, _: &Take<'_>, delta: i64) -> bool {
         let before = self.pressure(words, now);
         let mut tokens = delta.unsigned_abs();
         if delta > 0 {
@@ -217,7 +217,7 @@ impl Arithmetic for SlidingWindow {
         self.pressure(words, now) != before
     }
 
-    fn pressure(&self, words: &[u64], now: When) -> u64 {
+    fn pressure(&self, words: &[u64], now: Now) -> u64 {
         self.view(words, now).total()
     }
 

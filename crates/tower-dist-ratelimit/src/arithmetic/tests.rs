@@ -20,15 +20,15 @@ use self::{
 };
 use crate::{
     Algorithm, Decision, Quota,
-    algorithm::{Ask, FixedWindow},
+    algorithm::{FixedWindow, Take},
 };
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap()
 }
 
-pub(crate) fn ask(cost: u64) -> Ask<'static> {
-    Ask {
+pub(crate) fn take(cost: u64) -> Take<'static> {
+    Take {
         cost,
         up_to: cost,
         quota: None,
@@ -72,12 +72,12 @@ proptest! {
         let mut now = 0;
         for step in steps {
             now += step.wait;
-            let decision = key.decide(now, &Ask { cost: step.cost, up_to: step.want, quota: None });
+            let decision = key.decide(now, &Take { cost: step.cost, up_to: step.want, quota: None });
             prop_assert!(agrees(&model, step, now, decision, around), "{decision:?} at {now}, but {model:?}");
             prop_assert_eq!(decision.limit, quota.limit());
             let delay = model.decide(now, step.cost, step.want).delay;
             prop_assert!(is_time(nanos(decision.delay), delay, around), "{decision:?} {delay}");
-            key.take(now, &ask(step.cost), decision.granted);
+            key.take(now, &take(step.cost), decision.granted);
             model.take(now, decision.granted);
             let reset = now + nanos(decision.reset_after);
             let expected = model.unused_at(now);
@@ -96,20 +96,20 @@ proptest! {
         let mut now = 0;
         for step in steps {
             now += step.wait;
-            let decision = key.decide(now, &ask(step.cost));
+            let decision = key.decide(now, &take(step.cost));
             match decision.retry_after {
                 None => prop_assert!(step.cost > quota.burst_size() && !decision.allowed),
                 Some(wait) if decision.allowed => prop_assert_eq!(wait, Duration::ZERO),
                 Some(wait) => {
                     let then = now + nanos(wait);
                     prop_assert!(then > now);
-                    prop_assert!(!key.decide(then - 1, &ask(step.cost)).allowed);
-                    prop_assert!(key.decide(then, &ask(step.cost)).allowed);
+                    prop_assert!(!key.decide(then - 1, &take(step.cost)).allowed);
+                    prop_assert!(key.decide(then, &take(step.cost)).allowed);
                     let expected = model.allowed_at(now, step.cost).unwrap();
                     prop_assert!(is_time(then, expected, rounding(algorithm)), "{then}, but {expected}");
                 }
             }
-            key.take(now, &ask(step.cost), decision.granted);
+            key.take(now, &take(step.cost), decision.granted);
             model.take(now, decision.granted);
             if let Some(delta) = step.settle {
                 key.settle(now, delta);
@@ -124,12 +124,12 @@ proptest! {
         let mut now = 0;
         for step in steps {
             now += step.wait;
-            let decision = key.decide(now, &ask(step.cost));
-            key.take(now, &ask(step.cost), decision.granted);
+            let decision = key.decide(now, &take(step.cost));
+            key.take(now, &take(step.cost), decision.granted);
             let reset = now + nanos(decision.reset_after);
             prop_assert_eq!(key.pressure(reset), 0);
             prop_assert!(reset == now || key.pressure(reset - 1) > 0);
-            prop_assert_eq!(key.decide(reset, &ask(0)).reset_after, Duration::ZERO);
+            prop_assert_eq!(key.decide(reset, &take(0)).reset_after, Duration::ZERO);
         }
     }
 
@@ -144,19 +144,19 @@ proptest! {
         for step in steps {
             now += step.wait;
             let earlier = now.saturating_sub(back >> shift);
-            let decision = key.decide(now, &ask(step.cost));
-            let before = key.decide(earlier, &ask(step.cost));
+            let decision = key.decide(now, &take(step.cost));
+            let before = key.decide(earlier, &take(step.cost));
             prop_assert!(decision.allowed || !before.allowed);
             prop_assert!(before.remaining <= decision.remaining + decision.granted);
             // `retry_after` is also exact after the jump.
             if let (false, Some(wait)) = (before.allowed, before.retry_after) {
                 let then = earlier + nanos(wait);
-                prop_assert!(!key.decide(then - 1, &ask(step.cost)).allowed);
-                prop_assert!(key.decide(then, &ask(step.cost)).allowed);
+                prop_assert!(!key.decide(then - 1, &take(step.cost)).allowed);
+                prop_assert!(key.decide(then, &take(step.cost)).allowed);
             }
             let at = if step.settle.is_some() { earlier } else { now };
             let granted = if at == now { decision.granted } else { before.granted };
-            key.take(at, &ask(step.cost), granted);
+            key.take(at, &take(step.cost), granted);
             let told = if at == now { decision } else { before };
             if told.allowed {
                 let reset = at + nanos(told.reset_after);
@@ -175,14 +175,14 @@ proptest! {
         for (at, a, cost, b, delta) in steps {
             let (at, cost) = (at >> a, cost >> b);
             for want in [cost, u64::MAX] {
-                let ask = Ask { cost, up_to: want, quota: None };
-                let decision = key.decide(at, &ask);
+                let take = Take { cost, up_to: want, quota: None };
+                let decision = key.decide(at, &take);
                 prop_assert_eq!(decision.allowed, decision.granted >= cost);
                 if decision.allowed {
-                    key.take(at, &ask, decision.granted);
+                    key.take(at, &take, decision.granted);
                 }
                 key.settle(at, delta);
-                key.decide(at, &Ask { cost: cost.min(quota.limit()), ..ask });
+                key.decide(at, &Take { cost: cost.min(quota.limit()), ..take });
                 key.pressure(at);
             }
         }
@@ -202,14 +202,14 @@ proptest! {
         let phase = u64::try_from((u128::from(bits) * quota.window().as_nanos()) >> 64).unwrap();
         for step in steps {
             now += step.wait;
-            let ask = Ask { cost: step.cost, up_to: step.want, quota: None };
-            let decision = key.decide(now, &ask);
+            let take = Take { cost: step.cost, up_to: step.want, quota: None };
+            let decision = key.decide(now, &take);
             prop_assert!(agrees(&model, step, now + phase, decision, 0), "{decision:?}");
             if let (false, Some(wait)) = (decision.allowed, decision.retry_after) {
                 let expected = model.allowed_at(now + phase, step.cost).unwrap();
                 prop_assert_eq!(now + phase + nanos(wait), expected);
             }
-            key.take(now, &ask, decision.granted);
+            key.take(now, &take, decision.granted);
             model.take(now + phase, decision.granted);
         }
     }

@@ -1,9 +1,9 @@
-mod cells;
 mod part;
 mod policy_set;
 mod store;
 #[cfg(test)]
 mod tests;
+mod value_tasks;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -11,9 +11,9 @@ use smallvec::{SmallVec, smallvec};
 
 pub use self::store::CompareAndSwap;
 use self::{
-    cells::{Cells, Verb},
     part::Part,
     policy_set::PolicySet,
+    value_tasks::{Action, ValueTasks},
 };
 use super::{
     Answer, Backend, BackendError, BoxFuture, Charge, PolicyId, Registry,
@@ -119,7 +119,7 @@ use crate::{BuildError, Decision, Policy};
 /// key has a task while charges wait for it. At most 8,192 charges wait at a time, and further charges fail. A decision
 /// allocates.
 pub struct CasBackend<C> {
-    cells: Cells<C>,
+    tasks: ValueTasks<C>,
     prefix: String,
     registry: Registry<Arc<PolicySet>>,
     transactions: Transactions,
@@ -134,7 +134,7 @@ impl<C: CompareAndSwap> CasBackend<C> {
     #[must_use]
     pub fn new(store: C) -> Self {
         Self {
-            cells: Cells::new(store),
+            tasks: ValueTasks::new(store),
             prefix: "rl".to_owned(),
             registry: Registry::default(),
             transactions: Transactions::current(),
@@ -162,7 +162,7 @@ impl<C: CompareAndSwap> CasBackend<C> {
     /// 500 ms.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.cells.timeout = timeout;
+        self.tasks.timeout = timeout;
         self
     }
 
@@ -181,7 +181,7 @@ impl<C: CompareAndSwap> CasBackend<C> {
     ///
     /// # Errors
     ///
-    /// [Late](BackendError::is_late), if corrections are still in progress after `limit`.
+    /// [Late](BackendError::is_timeout), if corrections are still in progress after `limit`.
     ///
     /// # Cancel safety
     ///
@@ -195,7 +195,7 @@ impl<C: CompareAndSwap> CasBackend<C> {
     fn parts(
         &self,
         charges: &[Charge<'_>],
-        verb: Verb,
+        action: Action,
     ) -> Result<SmallVec<[Part<C>; 1]>, BackendError> {
         let mut parts: SmallVec<[Part<C>; 1]> = SmallVec::new();
         for (index, charge) in charges.iter().enumerate() {
@@ -209,10 +209,10 @@ impl<C: CompareAndSwap> CasBackend<C> {
             match parts.iter_mut().find(is_same) {
                 Some(part) => part.charges.push((index, place, charge)),
                 None => parts.push(Part {
-                    cells: self.cells.clone(),
+                    tasks: self.tasks.clone(),
                     set: Arc::clone(set),
                     tag,
-                    verb,
+                    action,
                     charges: smallvec![(index, place, charge)],
                 }),
             }
@@ -220,9 +220,9 @@ impl<C: CompareAndSwap> CasBackend<C> {
         Ok(parts)
     }
 
-    fn ask(&self, charges: &[Charge<'_>], verb: Verb) -> Result<PendingVerdict, BackendError> {
-        let parts = self.parts(charges, verb)?;
-        if let Verb::Settle(_) = verb {
+    fn ask(&self, charges: &[Charge<'_>], action: Action) -> Result<PendingVerdict, BackendError> {
+        let parts = self.parts(charges, action)?;
+        if let Action::Settle(_) = action {
             return self.transactions.settle(parts.into_vec());
         }
         let [part] = &parts[..] else {
@@ -243,7 +243,7 @@ impl<C: CompareAndSwap> Backend for CasBackend<C> {
         if charges.is_empty() {
             return Answer::Done(true);
         }
-        self.ask(charges, Verb::Acquire)
+        self.ask(charges, Action::Acquire)
             .map_or_else(Answer::Failed, Answer::Later)
     }
 
@@ -251,12 +251,12 @@ impl<C: CompareAndSwap> Backend for CasBackend<C> {
         if charges.is_empty() || delta == 0 {
             return Answer::Done(true);
         }
-        self.ask(charges, Verb::Settle(delta))
+        self.ask(charges, Action::Settle(delta))
             .map_or_else(Answer::Failed, Answer::Later)
     }
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        let asked = self.ask(&[Charge::new(policy, key, 0)], Verb::Reset);
+        let asked = self.ask(&[Charge::new(policy, key, 0)], Action::Reset);
         Box::pin(async move {
             asked?.await?;
             Ok(())
@@ -268,7 +268,7 @@ impl<C> fmt::Debug for CasBackend<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CasBackend")
             .field("prefix", &self.prefix)
-            .field("timeout", &self.cells.timeout)
+            .field("timeout", &self.tasks.timeout)
             .finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 /// charge's policy is not registered, or if a charge has a quota but its policy has no dynamic quotas.
 #[derive(Clone, Debug)]
 pub struct BackendError {
-    late: bool,
+    timed_out: bool,
     busy: bool,
     /// `None` if the circuit breaker is open, because an `Arc` would cost an allocation for each such error.
     source: Option<Arc<dyn Error + Send + Sync>>,
@@ -32,7 +32,7 @@ impl BackendError {
     #[must_use]
     pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self {
-            late: false,
+            timed_out: false,
             busy: false,
             source: Some(cause.into().into()),
         }
@@ -41,7 +41,7 @@ impl BackendError {
     /// The error of a decision while the circuit breaker is open.
     pub(crate) const fn circuit_open() -> Self {
         Self {
-            late: false,
+            timed_out: false,
             busy: false,
             source: None,
         }
@@ -76,19 +76,19 @@ impl BackendError {
         self.busy
     }
 
-    /// The error of a backend that did not answer within the timeout `deadline`.
+    /// The error of a backend that did not answer within `timeout`.
     #[must_use]
-    pub fn late(deadline: Duration) -> Self {
+    pub fn timeout(timeout: Duration) -> Self {
         Self {
-            late: true,
-            ..Self::new(format!("no answer within {deadline:?}"))
+            timed_out: true,
+            ..Self::new(format!("no answer within {timeout:?}"))
         }
     }
 
     /// Returns whether the backend did not answer within the timeout. It may have charged the request.
     #[must_use]
-    pub fn is_late(&self) -> bool {
-        self.late
+    pub fn is_timeout(&self) -> bool {
+        self.timed_out
     }
 }
 

@@ -1,9 +1,9 @@
-mod alone;
+mod atomic_table;
+mod context;
 mod fingerprint;
-mod frame;
 mod line;
-mod numbers;
-mod shelves;
+mod sharded_table;
+mod single_policy;
 mod slots;
 mod store;
 mod sync;
@@ -16,14 +16,15 @@ use std::{
 
 use smallvec::SmallVec;
 
-pub(crate) use self::alone::Alone;
+pub(crate) use self::single_policy::SinglePolicy;
 use self::{
-    fingerprint::Fingerprint, frame::Frame, numbers::Numbers, shelves::Shelves, store::Store,
+    atomic_table::AtomicTable, context::MemoryContext, fingerprint::Fingerprint,
+    sharded_table::ShardedTable, store::Store,
 };
 use super::{Answer, Backend, BackendError, BoxFuture, Charge, PolicyId, Registry};
 use crate::{
     Algorithm, BuildError, Decision, Policy,
-    algorithm::{Ask, Bucket, FixedWindow, MAX_LOG, OneNumber},
+    algorithm::{Bucket, FixedWindow, MAX_LOG, OneNumber, Take},
     arithmetic::Limit,
 };
 
@@ -83,14 +84,14 @@ const LOCKS: usize = 256;
 /// ```
 pub struct Memory {
     capacity: usize,
-    frame: Frame,
-    registry: Registry<Box<[Table]>>,
+    context: MemoryContext,
+    registry: Registry<Box<[PolicyStore]>>,
     /// Locks for the keys of policies that are decided together. See [`Memory::lock`].
     locks: Box<[Mutex<()>; LOCKS]>,
 }
 
 /// The store of one policy.
-struct Table {
+struct PolicyStore {
     store: Arc<dyn Store>,
     /// Whether the policy is decided together with others.
     in_set: bool,
@@ -101,7 +102,7 @@ struct Table {
 struct Target<'a> {
     store: &'a dyn Store,
     key: Fingerprint,
-    ask: Ask<'a>,
+    take: Take<'a>,
     lock: Option<usize>,
 }
 
@@ -113,7 +114,7 @@ impl Memory {
     pub fn with_capacity(keys: usize) -> Self {
         Self {
             capacity: keys,
-            frame: Frame::here_and_now(),
+            context: MemoryContext::new(),
             registry: Registry::default(),
             locks: Box::new(array::from_fn(|_| Mutex::new(()))),
         }
@@ -156,36 +157,36 @@ impl Memory {
     }
 
     #[inline]
-    fn table(&self, charge: &Charge<'_>) -> Result<&Table, BackendError> {
+    fn table(&self, charge: &Charge<'_>) -> Result<&PolicyStore, BackendError> {
         let (tables, place) = self.registry.find(charge)?;
         Ok(&tables[place])
     }
 
     /// Returns the policy for decisions without the [`Backend`] trait. `None` if the backend is not a memory, or if the
     /// policy is decided together with others or has dynamic quotas.
-    pub(crate) fn alone(backend: &dyn Backend, policy: PolicyId) -> Option<Alone> {
+    pub(crate) fn single(backend: &dyn Backend, policy: PolicyId) -> Option<SinglePolicy> {
         let any: &dyn Any = backend;
         if let Some(shared) = any.downcast_ref::<Arc<dyn Backend>>() {
-            return Self::alone(&**shared, policy);
+            return Self::single(&**shared, policy);
         }
         let shared = any.downcast_ref::<Arc<Self>>().map(Arc::as_ref);
         let this = shared.or_else(|| any.downcast_ref::<Self>())?;
         let table = this.table(&Charge::new(policy, &[], 0)).ok()?;
-        let alone = !table.in_set && !table.dynamic_quotas;
-        alone.then(|| Alone {
-            frame: this.frame,
+        let single = !table.in_set && !table.dynamic_quotas;
+        single.then(|| SinglePolicy {
+            context: this.context,
             store: Arc::clone(&table.store),
         })
     }
 
-    fn ask<'a>(&'a self, charge: &'a Charge<'_>) -> Result<Target<'a>, BackendError> {
+    fn target<'a>(&'a self, charge: &'a Charge<'_>) -> Result<Target<'a>, BackendError> {
         let table = self.table(charge)?;
-        let key = self.frame.hash(charge.key);
+        let key = self.context.hash(charge.key);
         let salt = charge.policy.number() as usize;
         Ok(Target {
             store: &*table.store,
             key,
-            ask: Ask::of(charge),
+            take: Take::of(charge),
             lock: table.in_set.then(|| key.spread(salt, LOCKS)),
         })
     }
@@ -212,9 +213,9 @@ impl Memory {
             return None;
         };
         let table = self.table(charge).ok().filter(|table| !table.in_set)?;
-        let key = self.frame.hash(charge.key);
-        let ask = Ask::of(charge);
-        table.store.charge(key, self.frame.now(), &ask, out);
+        let key = self.context.hash(charge.key);
+        let take = Take::of(charge);
+        table.store.charge(key, self.context.now(), &take, out);
         Some(out.allowed)
     }
 
@@ -222,23 +223,23 @@ impl Memory {
     fn decide(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Result<bool, BackendError> {
         let asked = self.ask_all(charges)?;
         let _locked = self.lock(&asked);
-        let now = self.frame.now();
+        let now = self.context.now();
         for (one, out) in asked.iter().zip(&mut *out) {
-            one.store.check(one.key, now, &one.ask, out);
+            one.store.check(one.key, now, &one.take, out);
         }
         let allowed = out.iter().all(|out| out.allowed);
         for (one, out) in asked.iter().zip(out) {
             if allowed {
-                one.store.charge(one.key, now, &one.ask, out);
+                one.store.charge(one.key, now, &one.take, out);
                 continue;
             }
             if out.allowed {
                 // Another policy rejects the request, so nothing is taken from this one. A check of zero cost reports all
                 // its remaining tokens.
-                one.store.check(one.key, now, &one.ask.look(), out);
+                one.store.check(one.key, now, &one.take.look(), out);
             }
-            if one.ask.cost > 0 {
-                one.store.adopt(one.key, now, &one.ask);
+            if one.take.cost > 0 {
+                one.store.adopt(one.key, now, &one.take);
             }
         }
         Ok(allowed)
@@ -251,7 +252,7 @@ impl Memory {
         // Pushed one by one, because collecting into a `Result` would move the vector.
         let mut asked = SmallVec::new();
         for charge in charges {
-            asked.push(self.ask(charge)?);
+            asked.push(self.target(charge)?);
         }
         Ok(asked)
     }
@@ -259,10 +260,11 @@ impl Memory {
     fn correct(&self, charges: &[Charge<'_>], delta: i64) -> Result<(), BackendError> {
         let asked = self.ask_all(charges)?;
         let _locked = self.lock(&asked);
-        let now = self.frame.now();
+        let now = self.context.now();
         for one in asked {
-            let refund = i64::try_from(one.ask.cost).unwrap_or(i64::MAX);
-            one.store.settle(one.key, now, &one.ask, delta.max(-refund));
+            let refund = i64::try_from(one.take.cost).unwrap_or(i64::MAX);
+            one.store
+                .settle(one.key, now, &one.take, delta.max(-refund));
         }
         Ok(())
     }
@@ -277,7 +279,7 @@ impl Backend for Memory {
         let table = |policy: &Policy| {
             let store =
                 store(policy, self.capacity).map_err(|error| error.in_policy(policy.name()))?;
-            Ok(Table {
+            Ok(PolicyStore {
                 store,
                 in_set: policies.len() > 1,
                 dynamic_quotas: policy.has_dynamic_quotas(),
@@ -302,7 +304,7 @@ impl Backend for Memory {
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
         let done = self
-            .ask(&Charge::new(policy, key, 0))
+            .target(&Charge::new(policy, key, 0))
             .map(|one| one.store.reset(one.key));
         Box::pin(std::future::ready(done))
     }
@@ -342,11 +344,11 @@ fn store(policy: &Policy, capacity: usize) -> Result<Arc<dyn Store>, BuildError>
         }
         algorithm => {
             let limit = Limit::with_longest_log(algorithm, quota, MAX_LOG)?;
-            Ok(Arc::new(Shelves::new(limit.arithmetic, capacity)?))
+            Ok(Arc::new(ShardedTable::new(limit.arithmetic, capacity)?))
         }
     }
 }
 
 fn numbers(arithmetic: impl OneNumber, capacity: usize) -> Result<Arc<dyn Store>, BuildError> {
-    Ok(Arc::new(Numbers::new(arithmetic, capacity)?))
+    Ok(Arc::new(AtomicTable::new(arithmetic, capacity)?))
 }

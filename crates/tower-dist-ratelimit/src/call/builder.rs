@@ -1,9 +1,9 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{CallLimitLayer, Calls};
+use super::{CallLimitLayer, CallLimits};
 use crate::{
     BuildError, Consistency, FailureMode, RequestPolicy, backend::Backend, limits::Settings,
-    setters::shared_setters, throttle::WaitingLines,
+    setters::shared_setters, throttle::WaitQueues,
 };
 
 /// Settings of a [`CallLimitLayer`], or after [`waiting`](Self::waiting) of a [`ThrottleLayer`](crate::ThrottleLayer).
@@ -38,7 +38,7 @@ pub struct Rejecting;
 #[derive(Clone, Debug)]
 pub struct Waits {
     pub(crate) max_wait: Duration,
-    pub(crate) lines: Arc<WaitingLines>,
+    pub(crate) queues: Arc<WaitQueues>,
 }
 
 /// The longest `max_wait`. It also keeps sums of instants in range.
@@ -73,7 +73,7 @@ impl<Req, M> CallLimitLayerBuilder<Req, M> {
         });
         let limits = self.settings.build(checked.collect::<Result<_, _>>()?)?;
         let policies = self.policies;
-        let calls = Calls {
+        let calls = CallLimits {
             limits: Arc::new(limits),
             policies,
         };
@@ -93,7 +93,7 @@ impl<Req> CallLimitLayerBuilder<Req> {
             policies: self.policies,
             mode: Waits {
                 max_wait: Duration::from_secs(1),
-                lines: WaitingLines::new(1024),
+                queues: WaitQueues::new(1024),
             },
         }
     }
@@ -126,7 +126,7 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
     ///
     /// 1024.
     pub fn max_waiters(mut self, waiters: usize) -> Self {
-        self.mode.lines = WaitingLines::new(waiters);
+        self.mode.queues = WaitQueues::new(waiters);
         self
     }
 
@@ -142,7 +142,7 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
             let bound = format!("above 0 and at most {MAX_WAIT:?}");
             return Err(BuildError::new("max_wait", value, bound));
         }
-        if self.mode.lines.max_waiters == 0 {
+        if self.mode.queues.max_waiters == 0 {
             return Err(BuildError::new("max_waiters", 0, "at least 1"));
         }
         // So a leaky queue rejects a request that would wait longer than `max_wait`. Otherwise the request would be charged

@@ -2,7 +2,7 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use crate::{
     Decision, Reason, Rejection,
-    limits::{Question, Rule},
+    limits::{Check, Rule},
 };
 
 /// The error of a limited call: a rejection, or an error of the inner service.
@@ -87,8 +87,8 @@ struct Parts {
 }
 
 impl RateLimited {
-    pub(crate) fn new(rules: &[Rule], question: &Question, reason: Reason) -> Self {
-        let rejection = Rejection::new(rules, question, reason);
+    pub(crate) fn new(rules: &[Rule], check: &Check, reason: Reason) -> Self {
+        let rejection = Rejection::new(rules, check, reason);
         Self(Box::new(Parts {
             reason,
             retry_after: rejection.retry_after(),

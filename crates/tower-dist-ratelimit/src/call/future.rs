@@ -12,7 +12,7 @@ use tower_service::Service;
 use super::{CallLimit, LimitError, RateLimited};
 use crate::{
     delayed::Delayed,
-    limits::{Outcome, Pending, Question},
+    limits::{Check, Outcome, Pending},
 };
 
 /// The response of a [`CallLimit`](super::CallLimit) service.
@@ -44,10 +44,10 @@ impl<S, Req> CallLimit<S, Req> {
     /// Acts on an outcome: calls the ready inner service, rejects, delays, or waits for the decision. Not inlined, because
     /// `call` handles the frequent case itself.
     #[inline(never)]
-    pub(super) fn go_on(
+    pub(super) fn handle_outcome(
         &mut self,
         outcome: Outcome,
-        question: &mut Question,
+        check: &mut Check,
         request: Req,
     ) -> State<S, Req>
     where
@@ -57,7 +57,7 @@ impl<S, Req> CallLimit<S, Req> {
         let limits = &layer.calls.limits;
         match outcome {
             Outcome::Pass { .. } => {
-                let delay = limits.delay(question);
+                let delay = limits.delay(check);
                 if delay.is_zero() {
                     return State::Calling(inner.call(request));
                 }
@@ -68,14 +68,14 @@ impl<S, Req> CallLimit<S, Req> {
             }
             Outcome::Reject(reason) => {
                 *inner = inner.clone();
-                let rejected = RateLimited::new(&limits.rules, question, reason);
+                let rejected = RateLimited::new(&limits.rules, check, reason);
                 State::RateLimited(Some(rejected))
             }
             Outcome::Later => {
                 let unready = self.clone();
                 let ready = mem::replace(self, unready);
                 let limits = &self.layer.calls.limits;
-                State::Deciding(Pending::new(limits, question, ready, request))
+                State::Deciding(Pending::new(limits, check, ready, request))
             }
         }
     }
@@ -104,10 +104,8 @@ where
                 }
                 StateProjection::Deciding(pending) => {
                     let (outcome, request) = ready!(pending.poll(cx));
-                    let Pending {
-                        service, question, ..
-                    } = &mut **pending;
-                    service.go_on(outcome, question, request)
+                    let Pending { service, check, .. } = &mut **pending;
+                    service.handle_outcome(outcome, check, request)
                 }
                 StateProjection::RateLimited(rejected) => {
                     let rejected = rejected.take().expect("polled again after it was ready");

@@ -3,7 +3,7 @@ use std::task::{Context, Poll};
 use tower_service::Service;
 
 use super::{CallFuture, CallLimit, LimitError, future::State};
-use crate::limits::{Outcome, Question};
+use crate::limits::{Check, Outcome};
 
 impl<S, Req> Service<Req> for CallLimit<S, Req>
 where
@@ -21,13 +21,13 @@ where
     fn call(&mut self, request: Req) -> Self::Future {
         let calls = &self.layer.calls;
         // Filled in place: moving it costs more than the decision.
-        let mut question = Question::default();
-        let outcome = calls.limits.decide(&mut question, calls.look(&request));
+        let mut check = Check::default();
+        let outcome = calls.limits.decide(&mut check, calls.apply(&request));
         let state = match outcome {
-            Outcome::Pass { .. } if calls.limits.delay(&question).is_zero() => {
+            Outcome::Pass { .. } if calls.limits.delay(&check).is_zero() => {
                 State::Calling(self.inner.call(request))
             }
-            outcome => self.go_on(outcome, &mut question, request),
+            outcome => self.handle_outcome(outcome, &mut check, request),
         };
         CallFuture { state }
     }

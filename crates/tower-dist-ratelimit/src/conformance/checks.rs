@@ -13,16 +13,16 @@ use self::{
 };
 use super::{
     Checked, Violation,
-    numbers::Numbers,
+    rng::Rng,
     subject::{self, Case, FROZEN},
     violation,
 };
 use crate::{Quota, backend::BoxFuture};
 
-type Check = fn(Case) -> BoxFuture<'static, Checked>;
+type CheckFn = fn(Case) -> BoxFuture<'static, Checked>;
 
 /// The name and the function of each check.
-pub(super) const CHECKS: [(&str, Check); 10] = [
+pub(super) const CHECKS: [(&str, CheckFn); 10] = [
     ("decisions", |case| Box::pin(decisions(case))),
     ("retry", |case| Box::pin(retry(case))),
     ("expiry", |case| Box::pin(expiry(case))),

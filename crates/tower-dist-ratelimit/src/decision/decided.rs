@@ -2,20 +2,20 @@ use std::{cmp::Reverse, fmt, sync::Arc, time::Duration};
 
 use crate::{
     Decision,
-    limits::{PolicyCharge, Question, Rule},
+    limits::{Check, PolicyCharge, Rule},
 };
 
 /// The decisions on a request, with the names of their policies.
 #[derive(Clone, Copy)]
 pub struct Decided<'a> {
     pub(crate) rules: &'a [Rule],
-    pub(crate) question: &'a Question,
+    pub(crate) check: &'a Check,
 }
 
 impl<'a> Decided<'a> {
     #[inline]
-    pub(crate) fn new(rules: &'a [Rule], question: &'a Question) -> Self {
-        Self { rules, question }
+    pub(crate) fn new(rules: &'a [Rule], check: &'a Check) -> Self {
+        Self { rules, check }
     }
 
     /// Returns the decision that matters most to the caller, of the policies for which `some` returns `true`: the
@@ -48,15 +48,15 @@ impl<'a> Decided<'a> {
     pub(crate) fn charges(
         &self,
     ) -> impl Iterator<Item = (&'a PolicyCharge, &'a Decision)> + Clone + use<'a> {
-        let Question {
+        let Check {
             charges, decisions, ..
-        } = self.question;
+        } = self.check;
         charges.iter().zip(decisions.iter())
     }
 
     /// Returns whether the decisions have meaningful numbers.
     pub(crate) fn has_counted(&self) -> bool {
-        let mut decisions = self.question.decisions.iter();
+        let mut decisions = self.check.decisions.iter();
         decisions.all(|decision| decision.source.has_counted())
     }
 

@@ -5,7 +5,7 @@ use tokio::time::sleep;
 use super::{PolicyUsage, Shared, Usage};
 use crate::{
     Decision, Quota,
-    backend::{Answer, Backend, Bounded, Charge},
+    backend::{Answer, Backend, Charge, Timeout},
     terms::Terms,
 };
 
@@ -73,7 +73,7 @@ impl Exchange {
                     return;
                 }
                 Answer::Later(answer) => {
-                    if Bounded::new(*timeout, answer).await.is_err() {
+                    if Timeout::new(*timeout, answer).await.is_err() {
                         return;
                     }
                 }
@@ -84,7 +84,7 @@ impl Exchange {
             Answer::Done(_) => Some(decision),
             Answer::Failed(_) => None,
             Answer::Later(answer) => {
-                let verdict = Bounded::new(*timeout, answer).await.ok();
+                let verdict = Timeout::new(*timeout, answer).await.ok();
                 verdict.and_then(|verdict| verdict.decisions.first().copied())
             }
         };

@@ -7,9 +7,9 @@ use crate::{
     BuildError, Consistency, Decided, FailureMode, GrpcRejection, Policy, ProblemJson, Rejection,
     ResponseHeaders,
     backend::Backend,
-    http::{Answers, HttpLimits, ResponseHead, policies_of},
+    http::{HttpLimits, HttpSettings, ResponseHead, policies_of},
     key::RequestParts,
-    limits::{Question, Settings},
+    limits::{Check, Settings},
     setters::shared_setters,
 };
 
@@ -36,7 +36,7 @@ use crate::{
 pub struct RateLimitLayerBuilder<R = ProblemJson> {
     settings: Settings,
     policies: Vec<Policy>,
-    answers: Answers,
+    answers: HttpSettings,
     /// The result of checking the setting of the response headers.
     headers: Result<(), BuildError>,
     reject: R,
@@ -47,7 +47,7 @@ impl RateLimitLayerBuilder {
         Self {
             settings: Settings::new(backend),
             policies: Vec::new(),
-            answers: Answers::default(),
+            answers: HttpSettings::default(),
             headers: Ok(()),
             reject: ProblemJson,
         }
@@ -204,7 +204,7 @@ impl<R> RateLimitLayerBuilder<R> {
         let limits = self.settings.build(self.policies)?;
         let mut policies = limits.rules.iter().map(|rule| &rule.policy);
         let varies = policies.any(|policy| policy.dynamic.is_some() || policy.only_if.is_some());
-        let request = Question::default();
+        let request = Check::default();
         let none = Decided::new(&limits.rules, &request);
         let http = HttpLimits {
             policy_field: policies_of(&limits.rules, none).filter(|_| !varies),

@@ -15,7 +15,7 @@ use crate::{
     RejectionResponse,
     delayed::Delayed,
     http::FollowUp,
-    limits::{Outcome, Pending, Question},
+    limits::{Check, Outcome, Pending},
 };
 
 /// The response of a [`RateLimit`] service.
@@ -74,10 +74,8 @@ where
                 }
                 StateProjection::Deciding(pending) => {
                     let (outcome, request) = ready!(pending.poll(cx));
-                    let Pending {
-                        service, question, ..
-                    } = &mut **pending;
-                    service.go_on(outcome, question, request)
+                    let Pending { service, check, .. } = &mut **pending;
+                    service.handle_outcome(outcome, check, request)
                 }
                 StateProjection::RateLimited(response) => {
                     return Poll::Ready(Ok(response
@@ -93,10 +91,10 @@ where
 impl<S, R> RateLimit<S, R> {
     /// Acts on an outcome: calls the ready inner service, rejects, delays, or waits for the decision.
     #[inline]
-    pub(super) fn go_on<B, ResBody>(
+    pub(super) fn handle_outcome<B, ResBody>(
         &mut self,
         outcome: Outcome,
-        question: &mut Question,
+        check: &mut Check,
         mut request: Request<B>,
     ) -> State<S, R, B>
     where
@@ -107,8 +105,8 @@ impl<S, R> RateLimit<S, R> {
         let http = &layer.http;
         match outcome {
             Outcome::Pass { charged } => {
-                let follow_up = http.follow_up(question, charged, &mut request);
-                let delay = http.limits.delay(question);
+                let follow_up = http.follow_up(check, charged, &mut request);
+                let delay = http.limits.delay(check);
                 if delay.is_zero() {
                     let inner = inner.call(request);
                     return State::Calling { inner, follow_up };
@@ -119,13 +117,13 @@ impl<S, R> RateLimit<S, R> {
             }
             Outcome::Reject(reason) => {
                 *inner = inner.clone();
-                State::RateLimited(Some(http.rejection(&layer.reject, reason, question)))
+                State::RateLimited(Some(http.rejection(&layer.reject, reason, check)))
             }
             Outcome::Later => {
                 let unready = self.clone();
                 let ready = mem::replace(self, unready);
                 let limits = &self.layer.http.limits;
-                State::Deciding(Pending::new(limits, question, ready, request))
+                State::Deciding(Pending::new(limits, check, ready, request))
             }
         }
     }

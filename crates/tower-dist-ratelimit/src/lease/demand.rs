@@ -74,9 +74,9 @@ fn scale(value: u64, times: u64, by: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// A request for leased tokens.
+/// A claim on leased tokens.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask {
+pub(super) struct Claim {
     pub(super) tag: u64,
     pub(super) cost: u64,
     /// Maximum tokens of the quota.
@@ -86,7 +86,7 @@ pub(super) struct Ask {
     pub(super) ahead: bool,
 }
 
-impl Ask {
+impl Claim {
     /// Returns the number of tokens to lease: three quarters of the tokens used in a lease time, minus the
     /// held tokens, so that few expire.
     ///
@@ -180,14 +180,14 @@ mod tests {
 
     /// The extra tokens of a request at a demand of 400.
     fn extra(cost: u64, burst: u64, held: u64, remaining: u64) -> u64 {
-        let ask = Ask {
+        let claim = Claim {
             tag: 1,
             cost,
             burst,
             now: 0,
             ahead: false,
         };
-        ask.extra(400, held, remaining)
+        claim.extra(400, held, remaining)
     }
 
     const PLENTY: u64 = 1_000_000;

@@ -4,7 +4,7 @@ use std::{
 };
 
 use super::{
-    demand::{Ask, Demand, HOT, Shortage},
+    demand::{Claim, Demand, HOT, Shortage},
     prepaid::{AtomicU64, Prepaid},
 };
 use crate::{Decision, Source, algorithm::saturating_nanos as nanos, backend::OwnedCharge};
@@ -38,34 +38,34 @@ impl Entry {
     /// Takes the tokens of a request from a lease, and writes the decision. Returns whether to start a refill,
     /// or `None` if no lease has enough tokens.
     #[inline]
-    pub(super) fn pay(&self, ask: Ask, lease: u64, out: &mut Decision) -> Option<bool> {
-        if !self.spend(ask) {
+    pub(super) fn pay(&self, claim: Claim, lease: u64, out: &mut Decision) -> Option<bool> {
+        if !self.spend(claim) {
             return None;
         }
         let remaining = self
             .remaining
             .load(Relaxed)
-            .saturating_add(self.held(ask.now));
+            .saturating_add(self.held(claim.now));
         *out = Decision {
             source: Source::Lease,
             ..Decision::allow(
-                ask.cost,
+                claim.cost,
                 self.limit.load(Relaxed),
-                remaining.min(ask.burst),
-                self.full_after(ask.now),
+                remaining.min(claim.burst),
+                self.full_after(claim.now),
             )
         };
-        let is_low = self.lasting(ask.now, lease) <= self.low.load(Relaxed);
-        Some(is_low && ask.now >= self.not_before.load(Relaxed))
+        let is_low = self.lasting(claim.now, lease) <= self.low.load(Relaxed);
+        Some(is_low && claim.now >= self.not_before.load(Relaxed))
     }
 
     /// Takes the tokens of a request from one lease, preferably from the lease that ends first. Returns whether
     /// a lease had enough tokens.
     #[inline]
-    pub(super) fn spend(&self, ask: Ask) -> bool {
+    pub(super) fn spend(&self, claim: Claim) -> bool {
         let [one, other] = &self.leases;
-        let is_mine = || self.tag() == ask.tag;
-        let spend = |lease: &Prepaid| lease.spend(ask.cost, ask.now, is_mine);
+        let is_mine = || self.tag() == claim.tag;
+        let spend = |lease: &Prepaid| lease.spend(claim.cost, claim.now, is_mine);
         let [first, second] = if other.deadline() < one.deadline() {
             [other, one]
         } else {
@@ -119,7 +119,7 @@ impl Entry {
     }
 }
 
-/// State of an entry's key, guarded by the lock of its [`Ways`](super::table::Ways).
+/// State of an entry's key, guarded by the lock of its [`EntrySet`](super::table::EntrySet).
 #[derive(Debug, Default)]
 pub(super) struct KeyState {
     /// The policy, key and quota to which unused tokens are returned. `None` before the first refill, or if the key is
@@ -176,33 +176,33 @@ impl KeyState {
     }
 
     /// Decides how to handle a request that finds no leased tokens, or whether to refill in the background.
-    pub(super) fn plan(&mut self, entry: &Entry, ask: Ask, lease: u64) -> Plan {
+    pub(super) fn plan(&mut self, entry: &Entry, claim: Claim, lease: u64) -> Plan {
         let seen = entry.seen.swap(0, Relaxed);
-        self.demand = self.demand.seen(seen, ask.now, lease);
+        self.demand = self.demand.seen(seen, claim.now, lease);
         let demand = self.demand.expected(lease);
         let reject_until = if self.in_flight == 0 {
             self.reject_until
         } else if self.shortage.lasts() {
             let pause = self.shortage.pause(demand, lease);
-            ask.now.saturating_add(pause.max(1))
+            claim.now.saturating_add(pause.max(1))
         } else {
             0
         };
-        if ask.now < reject_until && ask.cost >= self.reject_from {
-            return Plan::Reject(self.reject(entry, ask, reject_until));
+        if claim.now < reject_until && claim.cost >= self.reject_from {
+            return Plan::Reject(self.reject(entry, claim, reject_until));
         }
         // A background refill pays for no request: the lease has paid for it.
-        let cost = if ask.ahead { 0 } else { ask.cost };
+        let cost = if claim.ahead { 0 } else { claim.cost };
         self.charged_outside(entry, cost);
-        if ask.now < entry.not_before.load(Relaxed) {
+        if claim.now < entry.not_before.load(Relaxed) {
             return Plan::Exact;
         }
-        let held = entry.lasting(ask.now, lease);
-        let extra = ask.extra(demand, held, entry.remaining.load(Relaxed));
+        let held = entry.lasting(claim.now, lease);
+        let extra = claim.extra(demand, held, entry.remaining.load(Relaxed));
         // The first estimates are uncertain: half of `HOT` must also have been measured.
         if extra == 0 || demand < HOT || self.demand.per_lease() < HOT / 2 {
-            if ask.ahead {
-                let later = ask.now.saturating_add(lease / 8);
+            if claim.ahead {
+                let later = claim.now.saturating_add(lease / 8);
                 entry.not_before.store(later, Relaxed);
             }
             return Plan::Exact;
@@ -212,22 +212,22 @@ impl KeyState {
         // No other request checks for a refill while this one is in flight.
         entry.not_before.store(u64::MAX, Relaxed);
         Plan::Refill(Refill {
-            tag: ask.tag,
+            tag: claim.tag,
             id: self.last_id,
-            sent: ask.now,
+            sent: claim.now,
             cost,
             up_to: cost.saturating_add(extra),
-            burst: ask.burst,
+            burst: claim.burst,
         })
     }
 
     /// Returns a rejection that lasts until `until`, or until the backend's own wait ends if that is later.
-    pub(super) fn reject(&self, entry: &Entry, ask: Ask, until: u64) -> Decision {
+    pub(super) fn reject(&self, entry: &Entry, claim: Claim, until: u64) -> Decision {
         // The backend is called before `due`, because other instances may have returned tokens.
-        let wait = Duration::from_nanos(until.max(self.due).saturating_sub(ask.now));
+        let wait = Duration::from_nanos(until.max(self.due).saturating_sub(claim.now));
         // A rejected request can find some tokens, but fewer than its cost.
-        let remaining = entry.held(ask.now).min(ask.cost - 1);
-        let full_after = entry.full_after(ask.now).max(wait);
+        let remaining = entry.held(claim.now).min(claim.cost - 1);
+        let full_after = entry.full_after(claim.now).max(wait);
         Decision {
             source: Source::Lease,
             ..Decision::reject(entry.limit.load(Relaxed), remaining, Some(wait), full_after)

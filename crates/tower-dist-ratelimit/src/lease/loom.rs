@@ -6,7 +6,7 @@
 
 use ::loom::{model::Builder, sync::Arc, thread};
 
-use super::{demand::Ask, entry::Entry, prepaid::Prepaid};
+use super::{demand::Claim, entry::Entry, prepaid::Prepaid};
 
 fn explore(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
@@ -15,8 +15,8 @@ fn explore(model: impl Fn() + Sync + Send + 'static) {
 }
 
 /// A request of the key with tag 1.
-fn ask(cost: u64) -> Ask {
-    Ask {
+fn claim(cost: u64) -> Claim {
+    Claim {
         tag: 1,
         cost,
         burst: 10,
@@ -81,7 +81,7 @@ fn concurrent_drain_and_spend_count_each_token_once() {
         entry.fill(3, 10, 0);
         let spender = {
             let entry = Arc::clone(&entry);
-            thread::spawn(move || entry.spend(ask(2)))
+            thread::spawn(move || entry.spend(claim(2)))
         };
         let drained = entry.drain(0);
         let spent = 2 * u64::from(spender.join().unwrap());
@@ -97,7 +97,7 @@ fn a_concurrent_spend_never_takes_tokens_of_the_key_that_took_the_entry() {
         entry.fill(1, 10, 0);
         let spender = {
             let entry = Arc::clone(&entry);
-            thread::spawn(move || entry.spend(ask(1)))
+            thread::spawn(move || entry.spend(claim(1)))
         };
         entry.give_to(2);
         entry.fill(5, 10, 0);

@@ -5,7 +5,7 @@ use std::{
 };
 
 use super::{
-    demand::{Ask, HOT},
+    demand::{Claim, HOT},
     entry::{Entry, KeyState, Plan},
 };
 use crate::backend::{Charge, OwnedCharge};
@@ -22,12 +22,12 @@ const KEY_BITS: u64 = u32::MAX as u64;
 pub(super) struct Table {
     /// Randomly keyed, so that clients cannot choose keys that share an entry.
     hasher: RandomState,
-    pub(super) sets: Box<[Ways]>,
+    pub(super) sets: Box<[EntrySet]>,
 }
 
 /// One set of the table: the four entries that a key can occupy.
 #[derive(Default)]
-pub(super) struct Ways {
+pub(super) struct EntrySet {
     entries: [Entry; WAYS],
     states: Mutex<[KeyState; WAYS]>,
 }
@@ -36,7 +36,7 @@ impl Table {
     pub(super) fn new() -> Self {
         Self {
             hasher: RandomState::new(),
-            sets: (0..SETS).map(|_| Ways::default()).collect(),
+            sets: (0..SETS).map(|_| EntrySet::default()).collect(),
         }
     }
 
@@ -50,13 +50,13 @@ impl Table {
     }
 
     #[inline]
-    pub(super) fn ways(&self, tag: u64) -> &Ways {
+    pub(super) fn ways(&self, tag: u64) -> &EntrySet {
         let number = usize::try_from(tag % SETS as u64).unwrap_or_default();
         &self.sets[number]
     }
 }
 
-impl Ways {
+impl EntrySet {
     #[inline]
     pub(super) fn entry(&self, tag: u64) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.tag() == tag)
@@ -71,14 +71,14 @@ impl Ways {
     }
 
     /// Decides how to handle a request that finds no leased tokens, or whether to refill in the background.
-    pub(super) fn plan(&self, ask: Ask, charge: &Charge<'_>, lease: u64) -> Plan {
+    pub(super) fn plan(&self, claim: Claim, charge: &Charge<'_>, lease: u64) -> Plan {
         let mut states = self.lock();
-        let way = self.way(ask.tag);
-        let Some(way) = way.or_else(|| self.admit(&mut states, ask, lease)) else {
+        let way = self.way(claim.tag);
+        let Some(way) = way.or_else(|| self.admit(&mut states, claim, lease)) else {
             return Plan::Exact;
         };
         let (entry, state) = (&self.entries[way], &mut states[way]);
-        let plan = state.plan(entry, ask, lease);
+        let plan = state.plan(entry, claim, lease);
         if let Plan::Refill(_) = plan {
             let is_short = charge.key.len() <= OwnedCharge::LONGEST_KEY;
             let owner = || is_short.then(|| OwnedCharge::of(charge));
@@ -88,19 +88,19 @@ impl Ways {
     }
 
     /// Gives a new key the entry with the lowest demand, unless that entry is hot.
-    fn admit(&self, states: &mut [KeyState; WAYS], ask: Ask, lease: u64) -> Option<usize> {
+    fn admit(&self, states: &mut [KeyState; WAYS], claim: Claim, lease: u64) -> Option<usize> {
         let demand = |way: usize| {
             let seen = self.entries[way].seen.load(Relaxed);
-            let demand = states[way].demand.seen(seen, ask.now, lease);
+            let demand = states[way].demand.seen(seen, claim.now, lease);
             demand.per_lease()
         };
         let coldest = (0..WAYS).min_by_key(|&way| demand(way))?;
         if demand(coldest) >= HOT {
             return None;
         }
-        self.entries[coldest].give_to(ask.tag);
+        self.entries[coldest].give_to(claim.tag);
         // The new key continues the ids of the evicted key. So a late answer for the evicted key has another id.
-        states[coldest] = KeyState::new(ask.now, states[coldest].last_id);
+        states[coldest] = KeyState::new(claim.now, states[coldest].last_id);
         Some(coldest)
     }
 

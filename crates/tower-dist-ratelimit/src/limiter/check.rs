@@ -9,10 +9,10 @@ use crate::{
     Decision,
     backend::BackendError,
     key::IntoKey,
-    limits::{Outcome, Pending, Question},
+    limits::{Check, Outcome, Pending},
 };
 
-type Made = Result<Decision, BackendError>;
+type DecisionResult = Result<Decision, BackendError>;
 
 /// The future of [`Limiter::check`]. It is written by hand, because an `async` function moves the decision in pieces, which
 /// costs as much as hashing the key.
@@ -40,46 +40,46 @@ impl<'a, K: IntoKey> CheckFuture<'a, K> {
     }
 
     #[inline(always)]
-    fn ask(&mut self, key: K, cx: &mut Context<'_>) -> Poll<Made> {
+    fn start(&mut self, key: K, cx: &mut Context<'_>) -> Poll<DecisionResult> {
         let limiter = self.limiter;
         if limiter.quota.is_some()
             && let Err(error) = limiter.check_quota()
         {
             return Poll::Ready(Err(error));
         }
-        let mut question = Question::default();
+        let mut check = Check::default();
         let limits = &*limiter.limits;
-        match limits.decide(&mut question, limiter.look(key, self.cost)) {
+        match limits.decide(&mut check, limiter.apply(key, self.cost)) {
             Outcome::Later => {
-                self.later = Some(Pending::new(&limiter.limits, &mut question, (), ()));
+                self.later = Some(Pending::new(&limiter.limits, &mut check, (), ()));
                 self.wait(cx)
             }
             // One policy is the common case, and its decision is copied only once.
-            Outcome::Pass { charged: true } if question.decisions.len() == 1 => {
-                Poll::Ready(Ok(question.decisions[0]))
+            Outcome::Pass { charged: true } if check.decisions.len() == 1 => {
+                Poll::Ready(Ok(check.decisions[0]))
             }
-            outcome => Poll::Ready(decision(limits, outcome, &mut question)),
+            outcome => Poll::Ready(decision(limits, outcome, &mut check)),
         }
     }
 
     #[cold]
-    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Made> {
+    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<DecisionResult> {
         let later = self.later.as_deref_mut();
         let pending = later.expect("polled again after it was ready");
         let (outcome, ()) = ready!(pending.poll(cx));
-        let decision = decision(&self.limiter.limits, outcome, &mut pending.question);
+        let decision = decision(&self.limiter.limits, outcome, &mut pending.check);
         self.later = None;
         Poll::Ready(decision)
     }
 }
 
 impl<K: IntoKey> Future for CheckFuture<'_, K> {
-    type Output = Made;
+    type Output = DecisionResult;
 
     #[inline(always)]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Made> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<DecisionResult> {
         match self.key.take() {
-            Some(key) => self.ask(key, cx),
+            Some(key) => self.start(key, cx),
             None => self.wait(cx),
         }
     }

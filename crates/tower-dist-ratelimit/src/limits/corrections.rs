@@ -6,12 +6,12 @@ use std::sync::{
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::{Limits, Question};
+use super::{Check, Limits};
 use crate::{
     Algorithm, Decision, Source,
-    backend::{Answer, Backend, BackendError, Bounded, Charge},
+    backend::{Answer, Backend, BackendError, Charge, Timeout},
     background::Background,
-    ladder::Instead,
+    failover::OnFailure,
 };
 
 /// Maximum number of corrections in flight per layer: about the number of concurrent requests of a busy instance.
@@ -39,8 +39,8 @@ impl Limits {
         charges: &[(usize, Charge<'_>)],
         delta: i64,
     ) -> Answer {
-        match (source, &self.ladder.instead) {
-            (Source::Local, Instead::Decide(fallback)) => {
+        match (source, &self.failover.on_failure) {
+            (Source::Local, OnFailure::Local(fallback)) => {
                 let mut charges = charges.iter();
                 charges
                     .try_for_each(|&(number, charge)| fallback.settle(number, charge, delta))
@@ -48,7 +48,7 @@ impl Limits {
             }
             // These sources have charged nothing.
             (Source::Local | Source::Allowed | Source::Denied, _) => Answer::Done(true),
-            _ if self.ladder.shut_for().is_some() => Answer::Failed(BackendError::circuit_open()),
+            _ if self.failover.open_for().is_some() => Answer::Failed(BackendError::circuit_open()),
             _ => {
                 let charges = charges.iter().map(|&(_, charge)| charge);
                 let charges: SmallVec<[Charge<'_>; 2]> = charges.collect();
@@ -73,7 +73,7 @@ impl Limits {
         };
         let (timeout, late) = (self.timeout, Arc::clone(lost));
         let travel = async move {
-            if Bounded::new(timeout, answer).await.is_err() {
+            if Timeout::new(timeout, answer).await.is_err() {
                 late.fetch_add(1, Relaxed);
             }
         };
@@ -88,8 +88,8 @@ impl Limits {
     /// A place in a leaky queue stays taken. The requests behind it have their start times already, so after a refund
     /// the next request would start together with the last of them. Tokens of a window that has ended are not refunded,
     /// because the current window has not counted them.
-    pub(crate) fn take_back(&self, question: &Question, since: Option<Instant>) {
-        let decided = question.charges.iter().zip(question.decisions.iter());
+    pub(crate) fn take_back(&self, check: &Check, since: Option<Instant>) {
+        let decided = check.charges.iter().zip(check.decisions.iter());
         let is_over =
             |decision: &Decision| since.is_some_and(|then| then.elapsed() >= decision.reset_after);
         let taken = decided.filter(|(asked, decision)| {
@@ -101,7 +101,7 @@ impl Limits {
         });
         for (asked, decision) in taken {
             let refund = i64::try_from(asked.cost).map_or(i64::MIN, |cost| -cost);
-            let charge = asked.charge(question.keys());
+            let charge = asked.charge(check.keys());
             self.correct(decision.source, asked.rule, charge, refund);
         }
     }

@@ -5,41 +5,41 @@ use std::{
 };
 
 use super::{
-    Applies, Limits, Outcome, PolicyCharge, Question, Rule,
-    question::{LookUps, Waiting},
+    Applies, Check, Limits, Outcome, PolicyCharge, Rule,
+    check::{QuotaLookups, Waiting},
 };
 use crate::{
     Decided, Decision, Decisions, Event, Quota, Reason, Rejection, Source,
-    backend::{Answer, BackendError, Bounded, JointDecision},
+    backend::{Answer, BackendError, JointDecision, Timeout},
+    failover::{Fallback, OnFailure, Permit},
     key::KeySink,
-    ladder::{Fallback, Instead, Leave},
 };
 
 impl Limits {
     /// Decides on a request and emits the event of its outcome, unless the decision is pending.
     ///
-    /// `look` returns whether a policy applies to the request, and fills in its charge. `question` must be new.
+    /// `apply` returns whether a policy applies to the request, and fills in its charge. `check` must be new.
     #[inline(always)]
     pub(crate) fn decide(
         &self,
-        question: &mut Question,
-        look: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
+        check: &mut Check,
+        apply: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
     ) -> Outcome {
-        let outcome = self.decide_silently(question, look);
-        self.tell(outcome, question)
+        let outcome = self.decide_silently(check, apply);
+        self.report(outcome, check)
     }
 
     /// Decides on a request without an event of its outcome.
     #[inline(always)]
     pub(crate) fn decide_silently(
         &self,
-        question: &mut Question,
-        look: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
+        check: &mut Check,
+        apply: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
     ) -> Outcome {
-        match self.prepare(question, look) {
-            Ok(lookups) if lookups.is_empty() => self.ask(question),
+        match self.prepare(check, apply) {
+            Ok(lookups) if lookups.is_empty() => self.decide_charges(check),
             Ok(lookups) => {
-                question.waiting = Some(Waiting::Quotas(lookups));
+                check.waiting = Some(Waiting::Quotas(lookups));
                 Outcome::Later
             }
             Err(reason) => Outcome::Reject(reason),
@@ -48,32 +48,32 @@ impl Limits {
 
     /// Emits the event of an outcome. In shadow mode a rejected request passes.
     #[inline]
-    pub(crate) fn tell(&self, outcome: Outcome, question: &Question) -> Outcome {
-        if self.shadow || self.watch.observer.is_some() {
-            self.tell_observer(outcome, question)
+    pub(crate) fn report(&self, outcome: Outcome, check: &Check) -> Outcome {
+        if self.shadow || self.emitter.observer.is_some() {
+            self.report_to_observer(outcome, check)
         } else {
             outcome
         }
     }
 
     #[cold]
-    fn tell_observer(&self, outcome: Outcome, question: &Question) -> Outcome {
+    fn report_to_observer(&self, outcome: Outcome, check: &Check) -> Outcome {
         match outcome {
             Outcome::Pass { .. } => {
-                let decided = Decided::new(&self.rules, question);
-                self.watch.emit(|| Event::Allowed(decided));
-                let delay = question.delay();
+                let decided = Decided::new(&self.rules, check);
+                self.emitter.emit(|| Event::Allowed(decided));
+                let delay = check.delay();
                 if !delay.is_zero() {
-                    self.watch.emit(|| Event::Waited(delay));
+                    self.emitter.emit(|| Event::Waited(delay));
                 }
             }
             Outcome::Reject(reason) => {
-                let rejection = Rejection::new(&self.rules, question, reason);
+                let rejection = Rejection::new(&self.rules, check, reason);
                 if self.shadow {
-                    self.watch.emit(|| Event::Shadowed(rejection));
+                    self.emitter.emit(|| Event::Shadowed(rejection));
                     return Outcome::Pass { charged: false };
                 }
-                self.watch.emit(|| Event::Rejected(rejection));
+                self.emitter.emit(|| Event::Rejected(rejection));
             }
             Outcome::Later => {}
         }
@@ -85,9 +85,9 @@ impl Limits {
     #[inline(always)]
     pub(crate) fn prepare(
         &self,
-        question: &mut Question,
-        mut look: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
-    ) -> Result<LookUps, Reason> {
+        check: &mut Check,
+        mut apply: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
+    ) -> Result<QuotaLookups, Reason> {
         let mut lookups = Vec::new();
         for (number, rule) in self.rules.iter().enumerate() {
             let mut asked = PolicyCharge {
@@ -97,78 +97,78 @@ impl Limits {
                 cost: rule.policy.cost,
                 quota: None,
             };
-            match look(rule, &mut question.sink, &mut asked) {
+            match apply(rule, &mut check.sink, &mut asked) {
                 Applies::Yes => {}
                 Applies::WithQuota(quota) => {
-                    let quota = Bounded::new(self.timeout, quota);
-                    lookups.push((question.charges.len(), quota));
+                    let quota = Timeout::new(self.timeout, quota);
+                    lookups.push((check.charges.len(), quota));
                 }
                 Applies::No => continue,
                 Applies::Rejects(reason) => {
-                    question.charges.clear();
-                    question.keyless = number;
+                    check.charges.clear();
+                    check.keyless = number;
                     return Err(reason);
                 }
             }
-            question.charges.push(asked);
+            check.charges.push(asked);
         }
         Ok(lookups)
     }
 
     /// Decides on the charges of a request. The timeout of the backend starts now.
     #[inline(always)]
-    pub(crate) fn ask(&self, question: &mut Question) -> Outcome {
-        let (Some(alone), [asked]) = (&self.alone, question.charges.as_slice()) else {
-            return self.ask_backend(question);
+    pub(crate) fn decide_charges(&self, check: &mut Check) -> Outcome {
+        let (Some(single), [asked]) = (&self.single, check.charges.as_slice()) else {
+            return self.query_backend(check);
         };
-        if asked.is_shut_out() {
-            return self.ask_backend(question);
+        if asked.has_zero_quota() {
+            return self.query_backend(check);
         }
         // The fast path: nothing can fail, so neither the timeout nor the circuit breaker is needed.
-        question.decisions.reject(1);
-        let decision = &mut question.decisions[0];
-        match alone.charge(asked.key(question.sink.bytes()), asked.cost, decision) {
+        check.decisions.reject(1);
+        let decision = &mut check.decisions[0];
+        match single.charge(asked.key(check.sink.bytes()), asked.cost, decision) {
             true => Outcome::Pass { charged: true },
             false => Outcome::Reject(Reason::Quota),
         }
     }
 
     #[inline(never)]
-    fn ask_backend(&self, question: &mut Question) -> Outcome {
-        if question.charges.is_empty() {
+    fn query_backend(&self, check: &mut Check) -> Outcome {
+        if check.charges.is_empty() {
             return Outcome::Pass { charged: true };
         }
-        if question.charges.iter().any(PolicyCharge::is_shut_out) {
+        if check.charges.iter().any(PolicyCharge::has_zero_quota) {
             // A limit of zero needs no backend.
-            question.charges.retain(|asked| asked.is_shut_out());
-            question.decisions = Decisions::rejected(question.charges.len());
+            check.charges.retain(|asked| asked.has_zero_quota());
+            check.decisions = Decisions::rejected(check.charges.len());
             return Outcome::Reject(Reason::Quota);
         }
-        match self.ladder.leave() {
-            Ok(leave) => match self.recover(question, leave) {
-                Ok(leave) => {
-                    let answer = question.ask(&*self.backend);
-                    self.outcome(question, answer, leave)
+        match self.failover.permit() {
+            Ok(permit) => match self.recover(check, permit) {
+                Ok(permit) => {
+                    let answer = check.acquire(&*self.backend);
+                    self.outcome(check, answer, permit)
                 }
                 Err(reason) => Outcome::Reject(reason),
             },
-            Err(_) if self.spend(question) => Outcome::Pass { charged: true },
-            Err(error) => self.undecided(question, error),
+            Err(_) if self.spend(check) => Outcome::Pass { charged: true },
+            Err(error) => self.fail_over(check, error),
         }
     }
 
     /// Handles the backend's answer.
-    fn outcome(&self, question: &mut Question, answer: Answer, leave: Leave) -> Outcome {
+    fn outcome(&self, check: &mut Check, answer: Answer, permit: Permit) -> Outcome {
         match answer {
             Answer::Done(allowed) => {
-                self.ladder.answered_at_once(leave);
-                self.by_quota(question, allowed, leave)
+                self.failover.answered_immediately(permit);
+                self.by_quota(check, allowed, permit)
             }
-            Answer::Failed(error) => self.failed(question, leave, error),
+            Answer::Failed(error) => self.failed(check, permit, error),
             Answer::Later(answer) => {
-                self.ladder.answers_later();
-                let answer = Bounded::new(self.timeout, answer);
-                question.waiting = Some(Waiting::Backend(answer, leave));
+                self.failover.answers_later();
+                let answer = Timeout::new(self.timeout, answer);
+                check.waiting = Some(Waiting::Backend(answer, permit));
                 Outcome::Later
             }
         }
@@ -176,36 +176,34 @@ impl Limits {
 
     pub(super) fn decided(
         &self,
-        question: &mut Question,
+        check: &mut Check,
         verdict: Result<JointDecision, BackendError>,
-        leave: Leave,
+        permit: Permit,
     ) -> Outcome {
         match verdict {
-            Ok(JointDecision { allowed, decisions })
-                if decisions.len() == question.charges.len() =>
-            {
-                self.ladder.answered(leave, false);
-                question.decisions = decisions;
-                self.by_quota(question, allowed, leave)
+            Ok(JointDecision { allowed, decisions }) if decisions.len() == check.charges.len() => {
+                self.failover.answered(permit, false);
+                check.decisions = decisions;
+                self.by_quota(check, allowed, permit)
             }
             Ok(_) => {
                 let error = BackendError::new("the answer does not have one decision per charge");
-                self.failed(question, leave, error)
+                self.failed(check, permit, error)
             }
-            Err(error) => self.failed(question, leave, error),
+            Err(error) => self.failed(check, permit, error),
         }
     }
 
-    /// Polls a pending decision and completes the question. Never returns [`Outcome::Later`].
-    pub(crate) fn poll(&self, question: &mut Question, cx: &mut Context<'_>) -> Poll<Outcome> {
+    /// Polls a pending decision and completes the check. Never returns [`Outcome::Later`].
+    pub(crate) fn poll(&self, check: &mut Check, cx: &mut Context<'_>) -> Poll<Outcome> {
         loop {
-            let outcome = match &mut question.waiting {
+            let outcome = match &mut check.waiting {
                 Some(Waiting::Quotas(lookups)) => {
                     let mut late = None;
                     lookups.retain_mut(|(place, lookup)| match Pin::new(lookup).poll(cx) {
                         Poll::Pending => true,
                         Poll::Ready(Ok(quota)) => {
-                            question.charges[*place].quota = quota.and_then(Quota::usable);
+                            check.charges[*place].quota = quota.and_then(Quota::usable);
                             false
                         }
                         Poll::Ready(Err(error)) => {
@@ -214,53 +212,53 @@ impl Limits {
                         }
                     });
                     if let Some(error) = late {
-                        self.warn_of_late_quotas();
+                        self.warn_of_lookup_timeout();
                         // This is no failure of the backend, which was not queried.
-                        self.undecided(question, error)
+                        self.fail_over(check, error)
                     } else if lookups.is_empty() {
-                        question.waiting = None;
-                        self.ask(question)
+                        check.waiting = None;
+                        self.decide_charges(check)
                     } else {
                         return Poll::Pending;
                     }
                 }
-                Some(Waiting::Backend(verdict, leave)) => {
-                    let leave = *leave;
+                Some(Waiting::Backend(verdict, permit)) => {
+                    let permit = *permit;
                     let verdict = ready!(Pin::new(verdict).poll(cx));
-                    self.decided(question, verdict, leave)
+                    self.decided(check, verdict, permit)
                 }
                 None => unreachable!("a pending decision waits for something"),
             };
             if !matches!(outcome, Outcome::Later) {
-                question.waiting = None;
+                check.waiting = None;
                 return Poll::Ready(outcome);
             }
         }
     }
 
     /// Handles an error of the backend. The request is not sent again, because the backend may have charged it already.
-    fn failed(&self, question: &mut Question, leave: Leave, error: BackendError) -> Outcome {
-        self.ladder.failed(leave, &error);
-        self.release(question, leave);
-        self.undecided(question, error)
+    fn failed(&self, check: &mut Check, permit: Permit, error: BackendError) -> Outcome {
+        self.failover.failed(permit, &error);
+        self.release(check, permit);
+        self.fail_over(check, error)
     }
 
     /// Decides a request by the failure mode, because of this error.
-    pub(super) fn undecided(&self, question: &mut Question, error: BackendError) -> Outcome {
-        self.watch.emit(|| Event::BackendFailed(&error));
-        let error = match &self.ladder.instead {
-            Instead::Open => {
-                question.decisions = self.unasked(question, &|limit| Decision {
+    pub(super) fn fail_over(&self, check: &mut Check, error: BackendError) -> Outcome {
+        self.emitter.emit(|| Event::BackendFailed(&error));
+        let error = match &self.failover.on_failure {
+            OnFailure::Open => {
+                check.decisions = self.uncounted(check, &|limit| Decision {
                     source: Source::Allowed,
                     ..Decision::allow(0, limit, 0, Duration::ZERO)
                 });
                 return Outcome::Pass { charged: true };
             }
-            Instead::Closed => error,
-            Instead::Decide(fallback) => match ask_instead(question, fallback) {
+            OnFailure::Closed => error,
+            OnFailure::Local(fallback) => match decide_locally(check, fallback) {
                 Ok(true) => {
-                    for asked in &question.charges {
-                        fallback.keep(asked.rule, asked.charge(question.keys()));
+                    for asked in &check.charges {
+                        fallback.keep(asked.rule, asked.charge(check.keys()));
                     }
                     return Outcome::Pass { charged: true };
                 }
@@ -268,26 +266,26 @@ impl Limits {
                 Err(error) => error,
             },
         };
-        let asked_again = self.ladder.shut_for();
-        question.decisions = self.unasked(question, &|limit| Decision {
+        let asked_again = self.failover.open_for();
+        check.decisions = self.uncounted(check, &|limit| Decision {
             source: Source::Denied,
             ..Decision::reject(limit, 0, asked_again, Duration::ZERO)
         });
-        question.cause = Some(error);
+        check.cause = Some(error);
         Outcome::Reject(Reason::Backend)
     }
 
-    fn by_quota(&self, question: &Question, allowed: bool, leave: Leave) -> Outcome {
+    fn by_quota(&self, check: &Check, allowed: bool, permit: Permit) -> Outcome {
         if allowed {
             return Outcome::Pass { charged: true };
         }
-        self.release(question, leave);
+        self.release(check, permit);
         Outcome::Reject(Reason::Quota)
     }
 
     /// Builds one decision per charge without a count. `decision` receives the limit of the charge's quota.
-    fn unasked(&self, question: &Question, decision: &dyn Fn(u64) -> Decision) -> Decisions {
-        let charges = question.charges.iter();
+    fn uncounted(&self, check: &Check, decision: &dyn Fn(u64) -> Decision) -> Decisions {
+        let charges = check.charges.iter();
         let quotas = charges.map(|asked| {
             let own = || self.rules[asked.rule].policy.quota();
             asked.quota.unwrap_or_else(own)
@@ -296,56 +294,56 @@ impl Limits {
     }
 
     /// Charges the request to a lease while the circuit is open. Returns whether the lease had enough tokens.
-    fn spend(&self, question: &mut Question) -> bool {
-        let (Some(leasing), [asked]) = (&self.leasing, question.charges.as_slice()) else {
+    fn spend(&self, check: &mut Check) -> bool {
+        let (Some(leasing), [asked]) = (&self.leasing, check.charges.as_slice()) else {
             return false;
         };
-        let charge = asked.charge(question.sink.bytes());
-        question.decisions.reject(1);
-        leasing.spend(&charge, &mut question.decisions[0])
+        let charge = asked.charge(check.sink.bytes());
+        check.decisions.reject(1);
+        leasing.spend(&charge, &mut check.decisions[0])
     }
 
     /// If this process has recently returned to the backend, reports the tokens that it has admitted alone. While other
     /// processes may still decide alone, also charges the request to this process's share.
-    fn recover(&self, question: &mut Question, leave: Leave) -> Result<Leave, Reason> {
-        let Some((fallback, is_shared)) = self.ladder.recovering() else {
-            return Ok(leave);
+    fn recover(&self, check: &mut Check, permit: Permit) -> Result<Permit, Reason> {
+        let Some((fallback, is_shared)) = self.failover.recovering() else {
+            return Ok(permit);
         };
-        if let Leave::Probe(_) = leave {
-            return Ok(leave);
+        if let Permit::Probe(_) = permit {
+            return Ok(permit);
         }
-        for asked in &question.charges {
-            let charge = asked.charge(question.keys());
+        for asked in &check.charges {
+            let charge = asked.charge(check.keys());
             let unreported = fallback.take_unreported(asked.rule, charge);
             let unreported = i64::try_from(unreported).unwrap_or(i64::MAX);
             self.correct(Source::Backend, asked.rule, charge, unreported);
         }
         if !is_shared {
-            return Ok(leave);
+            return Ok(permit);
         }
-        match ask_instead(question, fallback) {
-            Ok(true) => Ok(Leave::Shared),
+        match decide_locally(check, fallback) {
+            Ok(true) => Ok(Permit::Shared),
             Ok(false) => Err(Reason::ReducedCapacity),
-            Err(_) => Ok(leave),
+            Err(_) => Ok(permit),
         }
     }
 
     /// If the request was also charged to this process's share, refunds that charge, because the backend has not admitted the
     /// request.
-    fn release(&self, question: &Question, leave: Leave) {
-        if let (Leave::Shared, Instead::Decide(fallback)) = (leave, &self.ladder.instead) {
-            for asked in &question.charges {
-                fallback.release(asked.rule, asked.charge(question.keys()));
+    fn release(&self, check: &Check, permit: Permit) {
+        if let (Permit::Shared, OnFailure::Local(fallback)) = (permit, &self.failover.on_failure) {
+            for asked in &check.charges {
+                fallback.release(asked.rule, asked.charge(check.keys()));
             }
         }
     }
 }
 
 /// Decides on a request with this process's share of each quota.
-fn ask_instead(question: &mut Question, fallback: &Fallback) -> Result<bool, BackendError> {
-    question.decisions.reject(question.charges.len());
-    let keys = question.sink.bytes();
-    let charges = question.charges.iter();
+fn decide_locally(check: &mut Check, fallback: &Fallback) -> Result<bool, BackendError> {
+    check.decisions.reject(check.charges.len());
+    let keys = check.sink.bytes();
+    let charges = check.charges.iter();
     let charges = charges.map(|asked| (asked.rule, asked.charge(keys)));
-    fallback.acquire(charges, &mut question.decisions)
+    fallback.acquire(charges, &mut check.decisions)
 }

@@ -4,14 +4,14 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use super::{Limits, Outcome, Question};
+use super::{Check, Limits, Outcome};
 use crate::Event;
 
 /// A request that waits for a remote backend or a quota look-up. If it is dropped before the decision, it emits
 /// [`Event::Cancelled`].
 pub(crate) struct Pending<S, Req> {
     limits: Arc<Limits>,
-    pub(crate) question: Question,
+    pub(crate) check: Check,
     /// Holds the instance of the inner service that was ready for the request.
     pub(crate) service: S,
     /// `None` after the decision.
@@ -19,16 +19,16 @@ pub(crate) struct Pending<S, Req> {
 }
 
 impl<S, Req> Pending<S, Req> {
-    /// Takes over the question. Boxed, because a request in place would make every future larger.
+    /// Takes over the check. Boxed, because a request in place would make every future larger.
     pub(crate) fn new(
         limits: &Arc<Limits>,
-        question: &mut Question,
+        check: &mut Check,
         service: S,
         request: Req,
     ) -> Box<Self> {
         Box::new(Self {
             limits: Arc::clone(limits),
-            question: mem::take(question),
+            check: mem::take(check),
             service,
             request: Some(request),
         })
@@ -36,16 +36,16 @@ impl<S, Req> Pending<S, Req> {
 
     /// Emits the event of the outcome, and returns the outcome and the request.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<(Outcome, Req)> {
-        let outcome = ready!(self.limits.poll(&mut self.question, cx));
+        let outcome = ready!(self.limits.poll(&mut self.check, cx));
         let request = self.request.take().expect("polled again after a panic");
-        Poll::Ready((self.limits.tell(outcome, &self.question), request))
+        Poll::Ready((self.limits.report(outcome, &self.check), request))
     }
 }
 
 impl<S, Req> Drop for Pending<S, Req> {
     fn drop(&mut self) {
         if self.request.is_some() {
-            self.limits.watch.emit(|| Event::Cancelled);
+            self.limits.emitter.emit(|| Event::Cancelled);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     backend::PolicyId,
     headers,
     key::{KeySink, RequestParts},
-    policy::{DynamicQuota, LookUp, MissingKey},
+    policy::{DynamicQuota, MissingKey, QuotaLookup},
     reject::over_quota,
 };
 
@@ -31,7 +31,7 @@ pub(crate) struct Rule {
 pub(crate) enum Applies {
     Yes,
     /// The policy applies, with the quota that the look-up finds.
-    WithQuota(LookUp),
+    WithQuota(QuotaLookup),
     No,
     /// The key is missing, and the policy rejects such requests.
     Rejects(Reason),
@@ -58,7 +58,7 @@ impl Rule {
 
     /// Returns whether the policy applies to an HTTP request, and fills in its charge.
     #[inline]
-    pub(crate) fn look(
+    pub(crate) fn apply(
         &self,
         head: RequestParts<'_>,
         sink: &mut KeySink,

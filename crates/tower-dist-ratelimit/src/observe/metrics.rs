@@ -130,7 +130,7 @@ impl Observer for MetricsObserver {
             }
             Event::BackendFailed(error) => {
                 let kind = match error.source() {
-                    _ if error.is_late() => "late",
+                    _ if error.is_timeout() => "late",
                     Some(cause) if cause.is::<CircuitOpen>() => "open",
                     _ => "error",
                 };

@@ -20,15 +20,15 @@ use crate::{Algorithm, Quota, key::KeySink};
 #[must_use = "a policy does nothing until it is given to a limiter"]
 pub struct RequestPolicy<Req> {
     pub(crate) policy: Policy,
-    pub(crate) key: Option<Arc<KeyOf<Req>>>,
-    pub(crate) cost: Option<Of<Req, u64>>,
-    pub(crate) quota: Option<Of<Req, Option<Quota>>>,
+    pub(crate) key: Option<Arc<KeyFn<Req>>>,
+    pub(crate) cost: Option<RequestFn<Req, u64>>,
+    pub(crate) quota: Option<RequestFn<Req, Option<Quota>>>,
 }
 
 /// A function of a request.
-type Of<Req, T> = Arc<dyn Fn(&Req) -> T + Send + Sync>;
+type RequestFn<Req, T> = Arc<dyn Fn(&Req) -> T + Send + Sync>;
 
-type KeyOf<Req> = dyn Fn(&Req, &mut KeySink) -> Option<()> + Send + Sync;
+type KeyFn<Req> = dyn Fn(&Req, &mut KeySink) -> Option<()> + Send + Sync;
 
 impl<Req> RequestPolicy<Req> {
     /// Computes the cost of a request in tokens. A request of cost zero is free. A request that costs more than the burst, or

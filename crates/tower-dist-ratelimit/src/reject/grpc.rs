@@ -56,7 +56,7 @@ impl<B: Default> RejectionResponse<B> for GrpcRejection {
         response
     }
 
-    fn says_when(&self) -> bool {
+    fn has_retry_hint(&self) -> bool {
         true
     }
 }

@@ -5,7 +5,7 @@ use http::StatusCode;
 use super::Reason;
 use crate::{
     Decided, Decision,
-    limits::{Question, Rule},
+    limits::{Check, Rule},
 };
 
 /// A rejected request, the input of a [`RejectionResponse`](crate::RejectionResponse).
@@ -16,8 +16,8 @@ pub struct Rejection<'a> {
 }
 
 impl<'a> Rejection<'a> {
-    pub(crate) fn new(rules: &'a [Rule], question: &'a Question, reason: Reason) -> Self {
-        let decided = Decided::new(rules, question);
+    pub(crate) fn new(rules: &'a [Rule], check: &'a Check, reason: Reason) -> Self {
+        let decided = Decided::new(rules, check);
         Self { decided, reason }
     }
 
@@ -34,7 +34,7 @@ impl<'a> Rejection<'a> {
         if self.reason != Reason::Misconfigured {
             return None;
         }
-        let rule = self.decided.rules.get(self.decided.question.keyless)?;
+        let rule = self.decided.rules.get(self.decided.check.keyless)?;
         rule.policy.hint()
     }
 
@@ -48,7 +48,7 @@ impl<'a> Rejection<'a> {
     /// probe. `None` if waiting does not help or the wait is unknown.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.decided.question.retry_after()
+        self.decided.check.retry_after()
     }
 
     /// The names of the policies that rejected the request, in the order of the layer. Empty if no policy counted the request.

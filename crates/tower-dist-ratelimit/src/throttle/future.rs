@@ -13,7 +13,7 @@ use tower_service::Service;
 use crate::{
     Event, LimitError, RateLimited,
     delayed::Delayed,
-    limits::{Limits, Question},
+    limits::{Check, Limits},
 };
 
 /// The response of a [`Throttle`](super::Throttle) service.
@@ -50,18 +50,18 @@ pub(super) enum State<S: Service<Req>, Req> {
     },
     Readying {
         delayed: Delayed<S, Req>,
-        paid: Paid,
+        charged: Charged,
     },
     Calling(#[pin] S::Future),
     RateLimited(Option<RateLimited>),
 }
 
-pub(super) type BoxTurn = Pin<Box<dyn Future<Output = Result<Paid, RateLimited>> + Send + Sync>>;
+pub(super) type BoxTurn = Pin<Box<dyn Future<Output = Result<Charged, RateLimited>> + Send + Sync>>;
 
-/// A request and its charge. The question is filled in place, because moving it costs more than the decision.
-pub(super) struct Paid {
+/// A request and its charge. The check is filled in place, because moving it costs more than the decision.
+pub(super) struct Charged {
     pub(super) limits: Arc<Limits>,
-    pub(super) question: Question,
+    pub(super) check: Check,
     pub(super) on_drop: OnDrop,
     /// The time of the charge, if a policy counts in windows.
     since: Option<Instant>,
@@ -76,24 +76,24 @@ pub(super) enum OnDrop {
     Refund,
 }
 
-impl Paid {
+impl Charged {
     #[inline]
     pub(super) fn new(limits: &Arc<Limits>) -> Self {
         Self {
             limits: Arc::clone(limits),
-            question: Question::default(),
+            check: Check::default(),
             on_drop: OnDrop::Nothing,
             since: None,
         }
     }
 }
 
-impl Drop for Paid {
+impl Drop for Charged {
     fn drop(&mut self) {
         match self.on_drop {
             OnDrop::Nothing => {}
-            OnDrop::Cancelled => self.limits.watch.emit(|| Event::Cancelled),
-            OnDrop::Refund => self.limits.take_back(&self.question, self.since),
+            OnDrop::Cancelled => self.limits.emitter.emit(|| Event::Cancelled),
+            OnDrop::Refund => self.limits.take_back(&self.check, self.since),
         }
     }
 }
@@ -101,23 +101,23 @@ impl Drop for Paid {
 impl<S: Service<Req>, Req> State<S, Req> {
     /// Returns the state after the wait for the turn has ended.
     #[inline]
-    pub(super) fn decided(decided: Result<Paid, RateLimited>, inner: S, request: Req) -> Self {
+    pub(super) fn decided(decided: Result<Charged, RateLimited>, inner: S, request: Req) -> Self {
         match decided {
-            Ok(paid) => Self::charged(paid, inner, request),
+            Ok(charged) => Self::charged(charged, inner, request),
             Err(rejected) => Self::RateLimited(Some(rejected)),
         }
     }
 
     /// Waits for the delay of a charged request, and for the inner service.
     #[inline]
-    pub(super) fn charged(mut paid: Paid, inner: S, request: Req) -> Self {
-        let mut rules = paid.limits.rules.iter();
+    pub(super) fn charged(mut charged: Charged, inner: S, request: Req) -> Self {
+        let mut rules = charged.limits.rules.iter();
         let has_windows = rules.any(|rule| rule.policy.algorithm().has_windows());
-        paid.since = has_windows.then(Instant::now);
-        paid.on_drop = OnDrop::Refund;
+        charged.since = has_windows.then(Instant::now);
+        charged.on_drop = OnDrop::Refund;
         Self::Readying {
-            delayed: Delayed::new(paid.limits.delay(&paid.question), inner, request),
-            paid,
+            delayed: Delayed::new(charged.limits.delay(&charged.check), inner, request),
+            charged,
         }
     }
 }
@@ -137,10 +137,10 @@ where
                     let (inner, request) = call.take().expect("polled again after a panic");
                     State::decided(decided, inner, request)
                 }
-                StateProjection::Readying { delayed, paid } => {
+                StateProjection::Readying { delayed, charged } => {
                     let inner = ready!(delayed.poll(cx))
                         .map_err(|error| LimitError::Inner(error).known())?;
-                    paid.on_drop = OnDrop::Nothing;
+                    charged.on_drop = OnDrop::Nothing;
                     State::Calling(inner)
                 }
                 StateProjection::Calling(inner) => {

@@ -8,7 +8,7 @@ use tower_service::Service;
 
 use super::{
     ThrottleFuture,
-    future::{Paid, State},
+    future::{Charged, State},
     turn::{can_pass, turn},
 };
 use crate::{CallLimit, CallLimitLayer, LimitError, Waits, limits::Outcome};
@@ -28,23 +28,23 @@ where
     fn call(&mut self, request: Req) -> Self::Future {
         let CallLimitLayer { calls, mode } = &self.layer;
         let limits = &calls.limits;
-        let mut paid = Paid::new(limits);
-        let question = &mut paid.question;
-        let outcome = match limits.prepare(question, calls.look(&request)) {
+        let mut charged = Charged::new(limits);
+        let check = &mut charged.check;
+        let outcome = match limits.prepare(check, calls.apply(&request)) {
             Err(reason) => Some(Outcome::Reject(reason)),
-            Ok(_) if mode.lines.any() && !limits.shadow && can_pass(limits, question) => None,
-            Ok(_) => Some(limits.ask(question)),
+            Ok(_) if mode.queues.any() && !limits.shadow && can_pass(limits, check) => None,
+            Ok(_) => Some(limits.decide_charges(check)),
         };
         let inner = self.inner.clone();
         if let Some(pass @ Outcome::Pass { .. }) = outcome
-            && question.delay().is_zero()
+            && check.delay().is_zero()
         {
-            limits.tell(pass, question);
-            let state = State::charged(paid, inner, request);
+            limits.report(pass, check);
+            let state = State::charged(charged, inner, request);
             return ThrottleFuture { state };
         }
-        let mut turn = Box::pin(turn(mode.clone(), paid, outcome));
-        // The first poll takes the place in the line, so that requests pass in the order of their calls. This poll
+        let mut turn = Box::pin(turn(mode.clone(), charged, outcome));
+        // The first poll takes the place in the queue, so that requests pass in the order of their calls. This poll
         // needs the runtime's timer. Outside of a runtime, the caller's first poll takes the place.
         let first = match Handle::try_current() {
             Ok(_) => turn.as_mut().poll(&mut Context::from_waker(Waker::noop())),

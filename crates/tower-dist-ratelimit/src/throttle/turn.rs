@@ -4,48 +4,48 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{
-    future::{OnDrop, Paid},
-    lines::{Outlook, Place, Spacing, Supply, WaitingLines},
+    future::{Charged, OnDrop},
+    wait_queues::{QueuePlace, Spacing, Supplies, Supply, WaitQueues},
 };
 use crate::{
     Algorithm, Decision, Event, RateLimited, Reason, Waits,
-    limits::{Limits, Outcome, PolicyCharge, Question},
+    limits::{Check, Limits, Outcome, PolicyCharge},
 };
 
-/// Waits for the turn of a request. `outcome` is the first decision, or `None` if the request joins a line before its first
+/// Waits for the turn of a request. `outcome` is the first decision, or `None` if the request joins a queue before its first
 /// decision.
 pub(super) async fn turn(
     waits: Waits,
-    mut paid: Paid,
+    mut charged: Charged,
     outcome: Option<Outcome>,
-) -> Result<Paid, RateLimited> {
-    paid.on_drop = OnDrop::Cancelled;
+) -> Result<Charged, RateLimited> {
+    charged.on_drop = OnDrop::Cancelled;
     let started = Instant::now();
     let mut turn = Turn {
         end: started + waits.max_wait,
-        lines: waits.lines,
-        paid,
+        queues: waits.queues,
+        charged,
         place: None,
     };
     let outcome = match turn.decide(outcome).await {
         Ok(()) => Outcome::Pass { charged: true },
         Err(reason) => Outcome::Reject(reason),
     };
-    turn.paid.on_drop = OnDrop::Nothing;
+    turn.charged.on_drop = OnDrop::Nothing;
     if turn.place.is_some() {
         let waited = started.elapsed();
-        turn.paid.limits.watch.emit(|| Event::Waited(waited));
+        turn.charged.limits.emitter.emit(|| Event::Waited(waited));
     }
-    turn.paid.limits.admit(outcome, &turn.paid.question)?;
-    Ok(turn.paid)
+    turn.charged.limits.admit(outcome, &turn.charged.check)?;
+    Ok(turn.charged)
 }
 
 /// A request that waits for its turn.
 struct Turn {
-    lines: Arc<WaitingLines>,
+    queues: Arc<WaitQueues>,
     /// Dropped before the event of a cancelled request is emitted.
-    place: Option<Place>,
-    paid: Paid,
+    place: Option<QueuePlace>,
+    charged: Charged,
     /// The latest time at which the turn may come.
     end: Instant,
 }
@@ -57,18 +57,18 @@ impl Turn {
             self.wait_for_others().await?;
         }
         loop {
-            let limits = &*self.paid.limits;
+            let limits = &*self.charged.limits;
             let mut answer = outcome
                 .take()
-                .unwrap_or_else(|| limits.ask(&mut self.paid.question));
+                .unwrap_or_else(|| limits.decide_charges(&mut self.charged.check));
             if let Outcome::Later = answer {
-                answer = poll_fn(|cx| limits.poll(&mut self.paid.question, cx)).await;
+                answer = poll_fn(|cx| limits.poll(&mut self.charged.check, cx)).await;
             }
             match answer {
                 Outcome::Reject(reason @ (Reason::Quota | Reason::ReducedCapacity))
                     if !limits.shadow =>
                 {
-                    let wait = self.paid.question.retry_after().ok_or(reason)?;
+                    let wait = self.charged.check.retry_after().ok_or(reason)?;
                     self.wait_for_tokens(wait).await?;
                 }
                 Outcome::Reject(reason) => return Err(reason),
@@ -80,28 +80,28 @@ impl Turn {
     /// Checks the delay of a leaky queue. The queue itself is no longer than the maximum wait, but a late answer of the backend
     /// can delay the request beyond its latest time.
     fn check_delay(&self) -> Result<(), Reason> {
-        let delay = self.paid.limits.delay(&self.paid.question);
+        let delay = self.charged.limits.delay(&self.charged.check);
         let due = Instant::now().checked_add(delay);
-        if delay.is_zero() || due.is_some_and(|due| due <= self.end + self.paid.limits.timeout) {
+        if delay.is_zero() || due.is_some_and(|due| due <= self.end + self.charged.limits.timeout) {
             return Ok(());
         }
-        self.paid.limits.take_back(&self.paid.question, None);
+        self.charged.limits.take_back(&self.charged.check, None);
         Err(Reason::TooLong)
     }
 
     /// Waits until the tokens have returned, or until the requests before this one have left.
     async fn wait_for_tokens(&mut self, wait: Duration) -> Result<(), Reason> {
         let now = Instant::now();
-        let turn = wait.saturating_add(queue(&self.paid.limits, &self.paid.question));
+        let turn = wait.saturating_add(leaky_queue_wait(&self.charged.limits, &self.charged.check));
         if now.checked_add(turn).is_none_or(|turn| turn > self.end) {
             return Err(Reason::TooLong);
         }
-        let outlook = outlook(&self.paid.limits, &self.paid.question, now);
+        let supplies = supplies(&self.charged.limits, &self.charged.check, now);
         match &self.place {
-            Some(place) => place.sees(outlook),
-            None => self.place = self.join(Some(outlook))?,
+            Some(place) => place.sees(supplies),
+            None => self.place = self.join(Some(supplies))?,
         }
-        if self.place.as_ref().is_some_and(Place::is_first) {
+        if self.place.as_ref().is_some_and(QueuePlace::is_first) {
             sleep_until(now + wait).await;
             return Ok(());
         }
@@ -116,38 +116,38 @@ impl Turn {
         in_time.map_err(|_| Reason::TooLong)
     }
 
-    fn join(&self, outlook: Option<Outlook>) -> Result<Option<Place>, Reason> {
-        let charges = self.paid.question.charges.iter();
+    fn join(&self, supplies: Option<Supplies>) -> Result<Option<QueuePlace>, Reason> {
+        let charges = self.charged.check.charges.iter();
         let spacing: Spacing = charges
-            .map(|asked| time(&self.paid.limits, asked, asked.cost))
+            .map(|asked| time(&self.charged.limits, asked, asked.cost))
             .collect();
-        let key = line(&self.paid.question);
-        self.lines.join(&key, &spacing, outlook, self.end)
+        let key = queue_key(&self.charged.check);
+        self.queues.join(&key, &spacing, supplies, self.end)
     }
 }
 
 /// Returns whether the buckets can ever hold the tokens that a request needs. If not, the request is rejected without a wait.
-pub(super) fn can_pass(limits: &Limits, question: &Question) -> bool {
-    let mut charges = question.charges.iter();
+pub(super) fn can_pass(limits: &Limits, check: &Check) -> bool {
+    let mut charges = check.charges.iter();
     charges.all(|asked| asked.cost <= limits.rules[asked.rule].quota(asked).burst_size())
 }
 
-/// Returns the key of a request's line: the policies that apply to the request, and their keys.
-fn line(question: &Question) -> SmallVec<[u8; 128]> {
-    let mut line = SmallVec::new();
-    for asked in &question.charges {
-        let key = asked.key(question.keys());
-        line.extend_from_slice(&(asked.rule as u64).to_le_bytes());
-        line.extend_from_slice(&(key.len() as u64).to_le_bytes());
-        line.extend_from_slice(key);
+/// Returns the key of a request's queue: the policies that apply to the request, and their keys.
+fn queue_key(check: &Check) -> SmallVec<[u8; 128]> {
+    let mut bytes = SmallVec::new();
+    for asked in &check.charges {
+        let key = asked.key(check.keys());
+        bytes.extend_from_slice(&(asked.rule as u64).to_le_bytes());
+        bytes.extend_from_slice(&(key.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(key);
     }
-    line
+    bytes
 }
 
 /// Returns the longest wait in the leaky queues that rejected a request. Such a queue is full. When it has a place again, the
 /// request joins at the end and waits for the whole queue.
-fn queue(limits: &Limits, question: &Question) -> Duration {
-    let decided = question.charges.iter().zip(question.decisions.iter());
+fn leaky_queue_wait(limits: &Limits, check: &Check) -> Duration {
+    let decided = check.charges.iter().zip(check.decisions.iter());
     let rejected = decided.filter(|(_, decision)| !decision.allowed);
     let waits = rejected.map(
         |(asked, _)| match limits.rules[asked.rule].policy.algorithm() {
@@ -159,8 +159,8 @@ fn queue(limits: &Limits, question: &Question) -> Duration {
 }
 
 /// Returns the supply of tokens for the requests behind a rejected request.
-fn outlook(limits: &Limits, question: &Question, now: Instant) -> Outlook {
-    let decided = question.charges.iter().zip(question.decisions.iter());
+fn supplies(limits: &Limits, check: &Check, now: Instant) -> Supplies {
+    let decided = check.charges.iter().zip(check.decisions.iter());
     let supply = |(asked, decision): (&PolicyCharge, &Decision)| {
         if !decision.allowed {
             // At that time the rejected request takes all tokens.

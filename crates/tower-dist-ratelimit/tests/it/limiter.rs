@@ -142,10 +142,10 @@ async fn a_check_waits_for_a_remote_backend_up_to_the_timeout() {
 
     let far = remote(51);
     let started = tokio::time::Instant::now();
-    assert!(far.check("a").await.unwrap_err().is_late());
+    assert!(far.check("a").await.unwrap_err().is_timeout());
     assert_eq!(started.elapsed(), Duration::from_millis(50));
-    assert!(far.refund("a", 1).await.unwrap_err().is_late());
-    assert!(far.reset("a").await.unwrap_err().is_late());
+    assert!(far.refund("a", 1).await.unwrap_err().is_timeout());
+    assert!(far.reset("a").await.unwrap_err().is_timeout());
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,7 +157,7 @@ async fn a_failing_backend_is_an_error_if_configured() {
         error.to_string(),
         "the rate limit's backend did not decide: out of order"
     );
-    assert!(!error.is_late());
+    assert!(!error.is_timeout());
     assert!(limiter.refund("a", 1).await.is_err());
     assert!(limiter.reset("a").await.is_err());
 }

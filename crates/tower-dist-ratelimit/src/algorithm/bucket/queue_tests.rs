@@ -5,13 +5,13 @@ fn queue(quota: Quota, max_wait: Duration) -> Bucket {
 }
 
 fn charge(queue: &Bucket, empty_at: &mut u64, nanos: u64, cost: u64) -> Decision {
-    let ask = Ask {
+    let take = Take {
         cost,
         up_to: cost + 5,
         quota: None,
     };
     let now = at(queue, nanos);
-    let decision = queue.decide(*empty_at, now, &ask);
+    let decision = queue.decide(*empty_at, now, &take);
     *empty_at = queue.take(*empty_at, now, decision.granted);
     decision
 }

@@ -3,7 +3,7 @@ mod properties;
 use std::time::Duration;
 
 use super::*;
-use crate::{algorithm::saturating_nanos, arithmetic::tests::ask, quota::HORIZON};
+use crate::{algorithm::saturating_nanos, arithmetic::tests::take, quota::HORIZON};
 
 const DAY: u64 = 86_400_000_000_000;
 
@@ -12,12 +12,12 @@ fn bucket(quota: Quota) -> Bucket {
 }
 
 pub(super) fn at(bucket: &Bucket, nanos: u64) -> Moment {
-    bucket.at(When { nanos, key: 0 })
+    bucket.at(Now { nanos, key: 0 })
 }
 
 /// The new state, if anything was taken, and the decision.
 fn charge(bucket: &Bucket, full_at: u64, now: Moment, cost: u64) -> (Option<u64>, Decision) {
-    let decision = bucket.decide(full_at, now, &ask(cost));
+    let decision = bucket.decide(full_at, now, &take(cost));
     let next = bucket.take(full_at, now, decision.granted);
     ((decision.granted > 0).then_some(next), decision)
 }

@@ -3,7 +3,7 @@
 use super::{Key, nanos, traffic::ALL};
 use crate::{
     Algorithm, Quota,
-    algorithm::{Ask, FixedWindow},
+    algorithm::{FixedWindow, Take},
     arithmetic::Limit,
     backend::{Charge, PolicyId},
     quota::HORIZON,
@@ -59,7 +59,7 @@ fn a_queue_of_decades_has_a_state_that_can_be_read() {
 #[test]
 fn a_key_keeps_a_debt_of_any_size() {
     for (algorithm, mut key) in keys() {
-        let unused = key.decide(0, &super::ask(0)).remaining;
+        let unused = key.decide(0, &super::take(0)).remaining;
         for _ in 0..5 {
             key.settle(0, i64::MAX);
         }
@@ -80,14 +80,14 @@ fn a_key_keeps_a_debt_of_any_size() {
             !drains || over > 86_400_000_000_000,
             "{algorithm:?}: {over}"
         );
-        let later = key.decide(over, &super::ask(0));
+        let later = key.decide(over, &super::take(0));
         assert_eq!(later.remaining, unused, "{algorithm:?}");
         // The debt can be refunded.
         for _ in 0..6 {
             key.settle(0, i64::MIN);
         }
         assert_eq!(
-            key.decide(0, &super::ask(0)).remaining,
+            key.decide(0, &super::take(0)).remaining,
             unused,
             "{algorithm:?}"
         );
@@ -124,12 +124,12 @@ fn a_limit_of_zero_gives_an_unused_key_no_tokens() {
         let key = Key::dynamic(algorithm, Quota::per_minute(LIMIT)).unwrap();
         let zero = Quota::per_minute(0);
         for cost in [0, 1] {
-            let ask = Ask {
+            let take = Take {
                 cost,
                 up_to: cost,
                 quota: Some(&zero),
             };
-            let decision = key.decide(0, &ask);
+            let decision = key.decide(0, &take);
             assert_eq!(
                 (decision.allowed, decision.remaining, decision.limit),
                 (cost == 0, 0, 0),

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::{
     Algorithm, BuildError, Decision, Quota,
-    algorithm::{Arithmetic, Ask, Bucket, FixedWindow},
+    algorithm::{Arithmetic, Bucket, FixedWindow, Take},
     arithmetic::{Limit, State},
 };
 
@@ -57,48 +57,48 @@ impl Key {
         assert_eq!(self.state.to_bytes(), bytes);
     }
 
-    pub(crate) fn decide(&self, nanos: u64, ask: &Ask<'_>) -> Decision {
-        self.state.look(nanos, ask)
+    pub(crate) fn decide(&self, nanos: u64, take: &Take<'_>) -> Decision {
+        self.state.look(nanos, take)
     }
 
-    pub(crate) fn take(&mut self, nanos: u64, ask: &Ask<'_>, tokens: u64) {
+    pub(crate) fn take(&mut self, nanos: u64, take: &Take<'_>, tokens: u64) {
         if tokens > 0 {
             let now = self.state.when(nanos);
             let arithmetic = &self.limit.arithmetic;
-            arithmetic.take(&mut self.state.words, now, ask, tokens);
+            arithmetic.take(&mut self.state.words, now, take, tokens);
             self.reread();
         }
     }
 
     /// Decides and takes.
     pub(crate) fn charge(&mut self, nanos: u64, cost: u64) -> Decision {
-        self.charge_by(nanos, &super::ask(cost))
+        self.charge_by(nanos, &super::take(cost))
     }
 
-    pub(crate) fn charge_by(&mut self, nanos: u64, ask: &Ask<'_>) -> Decision {
-        let decision = self.decide(nanos, ask);
-        self.take(nanos, ask, decision.granted);
+    pub(crate) fn charge_by(&mut self, nanos: u64, take: &Take<'_>) -> Decision {
+        let decision = self.decide(nanos, take);
+        self.take(nanos, take, decision.granted);
         if !decision.allowed {
-            self.adopt(nanos, ask);
+            self.adopt(nanos, take);
         }
         decision
     }
 
-    fn adopt(&mut self, nanos: u64, ask: &Ask<'_>) {
+    fn adopt(&mut self, nanos: u64, take: &Take<'_>) {
         let now = self.state.when(nanos);
         let arithmetic = &self.limit.arithmetic;
-        arithmetic.adopt(&mut self.state.words, now, ask);
+        arithmetic.adopt(&mut self.state.words, now, take);
         self.reread();
     }
 
     pub(crate) fn settle(&mut self, nanos: u64, delta: i64) -> bool {
-        self.settle_by(nanos, &super::ask(0), delta)
+        self.settle_by(nanos, &super::take(0), delta)
     }
 
-    pub(crate) fn settle_by(&mut self, nanos: u64, ask: &Ask<'_>, delta: i64) -> bool {
+    pub(crate) fn settle_by(&mut self, nanos: u64, take: &Take<'_>, delta: i64) -> bool {
         let now = self.state.when(nanos);
         let arithmetic = &self.limit.arithmetic;
-        let changed = arithmetic.settle(&mut self.state.words, now, ask, delta);
+        let changed = arithmetic.settle(&mut self.state.words, now, take, delta);
         self.reread();
         changed
     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::traffic::{Step, any_built, everyday};
 use crate::{
     Algorithm, Decision, Quota,
-    algorithm::{Ask, Bucket, FixedWindow, OneNumber, When},
+    algorithm::{Bucket, FixedWindow, Now, OneNumber, Take},
 };
 
 /// One key's state, which changes only by the granted tokens.
@@ -18,32 +18,32 @@ struct Swapped<A> {
 impl<A: OneNumber> Swapped<A> {
     fn at(&self, nanos: u64) -> A::Moment {
         let key = self.bits;
-        self.one.at(When { nanos, key })
+        self.one.at(Now { nanos, key })
     }
 
     /// Returns the decision at this time. Fails if it differs from the granted tokens.
-    fn decided(&self, nanos: u64, ask: &Ask<'_>) -> Result<Decision, TestCaseError> {
+    fn decided(&self, nanos: u64, take: &Take<'_>) -> Result<Decision, TestCaseError> {
         let now = self.at(nanos);
-        let told = OneNumber::decide(&self.one, self.state, now, ask);
-        let granted = self.one.granted(self.state, now, ask);
-        prop_assert_eq!(granted, told.granted, "{:?} of {:?}", told, ask);
+        let told = OneNumber::decide(&self.one, self.state, now, take);
+        let granted = self.one.granted(self.state, now, take);
+        prop_assert_eq!(granted, told.granted, "{:?} of {:?}", told, take);
         Ok(told)
     }
 
     /// Decides at this time, just before `retry_after` and at `retry_after`.
-    fn step(&mut self, nanos: u64, ask: &Ask<'_>, delta: i64) -> Result<(), TestCaseError> {
-        let told = self.decided(nanos, ask)?;
+    fn step(&mut self, nanos: u64, take: &Take<'_>, delta: i64) -> Result<(), TestCaseError> {
+        let told = self.decided(nanos, take)?;
         if let (false, Some(wait)) = (told.allowed, told.retry_after) {
             let then = nanos.saturating_add(super::nanos(wait));
-            self.decided(then.saturating_sub(1), ask)?;
-            self.decided(then, ask)?;
+            self.decided(then.saturating_sub(1), take)?;
+            self.decided(then, take)?;
         }
         let now = self.at(nanos);
         if told.granted > 0 {
             self.state = OneNumber::take(&self.one, self.state, now, told.granted);
         }
         self.state = OneNumber::settle(&self.one, self.state, now, delta);
-        self.decided(nanos, ask)?;
+        self.decided(nanos, take)?;
         Ok(())
     }
 }
@@ -66,12 +66,12 @@ fn run(
             bits,
         };
         for (nanos, step, quota) in requests {
-            let ask = Ask {
+            let take = Take {
                 cost: step.cost,
                 up_to: step.want,
                 quota: quota.as_ref(),
             };
-            key.step(nanos, &ask, step.settle.unwrap_or(0))?;
+            key.step(nanos, &take, step.settle.unwrap_or(0))?;
         }
         Ok(())
     }

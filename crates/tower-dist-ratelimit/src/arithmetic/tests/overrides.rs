@@ -5,13 +5,13 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{
-    Ask, Key, Model,
+    Key, Model, Take,
     traffic::{ALL, everyday},
 };
 use crate::{Algorithm, Quota};
 
-fn by(quota: &Quota, cost: u64) -> Ask<'_> {
-    Ask {
+fn by(quota: &Quota, cost: u64) -> Take<'_> {
+    Take {
         cost,
         up_to: cost,
         quota: Some(quota),
@@ -52,7 +52,10 @@ fn a_raised_limit_admits_immediately_and_keeps_the_used_tokens() {
         if key.charge(0, 10).remaining > 0 {
             continue; // a queue, which has room for as long as it is short enough
         }
-        assert!(!key.decide(SECOND, &super::ask(1)).allowed, "{algorithm:?}");
+        assert!(
+            !key.decide(SECOND, &super::take(1)).allowed,
+            "{algorithm:?}"
+        );
         let high = Quota::per_minute(1_000);
         let allowed = key.charge_by(SECOND, &by(&high, 1));
         assert!(allowed.allowed, "{algorithm:?}");
@@ -131,11 +134,11 @@ fn peeks_refunds_and_quotas_of_zero_do_not_change_the_quota_in_force() {
     for zero in [Quota::per_day(0), other.burst(0)] {
         assert!(!key.charge_by(0, &by(&zero, 1)).allowed);
     }
-    assert_eq!(key.decide(3600 * SECOND, &super::ask(0)).remaining, 10);
+    assert_eq!(key.decide(3600 * SECOND, &super::take(0)).remaining, 10);
     // A settlement above the estimate changes it.
     key.charge(3600 * SECOND, 8);
     key.settle_by(3600 * SECOND, &by(&other, 0), 2);
-    assert_eq!(key.decide(2 * 3600 * SECOND, &super::ask(0)).remaining, 0);
+    assert_eq!(key.decide(2 * 3600 * SECOND, &super::take(0)).remaining, 0);
 }
 
 #[test]
@@ -152,7 +155,7 @@ fn a_limit_of_zero_always_rejects_and_keeps_the_used_tokens() {
             );
             assert_eq!(key.decide(0, &by(&zero, 0)).remaining, 0);
         }
-        let used = key.decide(0, &super::ask(0));
+        let used = key.decide(0, &super::take(0));
         assert!(used.reset_after > Duration::ZERO, "{algorithm:?}");
     }
 }
@@ -165,7 +168,7 @@ fn a_correction_under_a_limit_of_zero_counts_every_token() {
         for delta in [7, -2] {
             under_zero.settle_by(0, &by(&zero, 0), delta);
             plain.settle(0, delta);
-            let [ours, expected] = [&under_zero, &plain].map(|key| key.decide(0, &super::ask(0)));
+            let [ours, expected] = [&under_zero, &plain].map(|key| key.decide(0, &super::take(0)));
             assert_eq!(ours, expected, "{algorithm:?}");
             let blocked = under_zero.decide(0, &by(&zero, 0));
             assert_eq!((blocked.limit, blocked.remaining), (0, 0), "{algorithm:?}");
@@ -193,10 +196,10 @@ proptest! {
             let [limit, window, burst] = [0, 1, 2].map(|i| numbers[i] >> (shifts[i] % 65).min(63));
             let quota = Quota::new(limit, Duration::from_nanos(window)).burst(burst);
             now = now.saturating_add(wait >> (shifts[0] % 64));
-            let ask = Ask { cost: numbers[2] >> (shifts[1] % 64), up_to: numbers[0], quota: Some(&quota) };
-            let decision = key.charge_by(now, &ask);
+            let take = Take { cost: numbers[2] >> (shifts[1] % 64), up_to: numbers[0], quota: Some(&quota) };
+            let decision = key.charge_by(now, &take);
             prop_assert!(decision.allowed || decision.granted == 0);
-            prop_assert!(!decision.allowed || decision.granted >= ask.cost);
+            prop_assert!(!decision.allowed || decision.granted >= take.cost);
             key.settle(now, delta);
             key.pressure(now);
         }
@@ -227,10 +230,10 @@ proptest! {
         let mut at = 0;
         for (step, number) in steps.into_iter().zip(0..) {
             at += step.wait;
-            let ask = Ask { cost: step.cost, up_to: step.want, quota: None };
-            let told = Ask { quota: Some(&quota), ..ask };
-            let decision = fixed.charge_by(at, &ask);
-            prop_assert_eq!(dynamic.charge_by(at, if number % 2 == 0 { &ask } else { &told }), decision);
+            let take = Take { cost: step.cost, up_to: step.want, quota: None };
+            let told = Take { quota: Some(&quota), ..take };
+            let decision = fixed.charge_by(at, &take);
+            prop_assert_eq!(dynamic.charge_by(at, if number % 2 == 0 { &take } else { &told }), decision);
             if let Some(delta) = step.settle {
                 prop_assert_eq!(dynamic.settle(at, delta), fixed.settle(at, delta));
             }
@@ -256,8 +259,8 @@ proptest! {
             // No policy has the window of this quota.
             let quota = Quota::new(*limit, Duration::from_secs(7));
             model = model.limited_to(*limit);
-            let ask = Ask { cost: step.cost, up_to: step.want, quota: Some(&quota) };
-            let decision = key.decide(now, &ask);
+            let take = Take { cost: step.cost, up_to: step.want, quota: Some(&quota) };
+            let decision = key.decide(now, &take);
             let expected = model.decide(now, step.cost, step.want);
             prop_assert_eq!(
                 (decision.allowed, decision.granted, decision.remaining, decision.limit),
@@ -267,7 +270,7 @@ proptest! {
                 let then = decision.retry_after.map(|wait| now + super::nanos(wait));
                 prop_assert_eq!(then, model.allowed_at(now, step.cost), "{:?}", decision);
             }
-            key.take(now, &ask, decision.granted);
+            key.take(now, &take, decision.granted);
             model.take(now, decision.granted);
         }
     }

@@ -29,7 +29,7 @@ impl Admitted {
     fn greedy(&mut self, key: &mut Key, cost: u64, mut now: u64, until: u64) {
         while now < until {
             if !self.charge(key, now, cost) {
-                let decision = key.decide(now, &super::ask(cost));
+                let decision = key.decide(now, &super::take(cost));
                 let wait = super::nanos(decision.retry_after.unwrap());
                 assert!(wait > 0, "{decision:?}");
                 now += wait;

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
 use super::{
-    cells::{Cells, Charges, Verb},
     policy_set::PolicySet,
     store::CompareAndSwap,
+    value_tasks::{Action, Charges, ValueTasks},
 };
 use crate::backend::{
     BackendError, Charge,
@@ -12,10 +12,10 @@ use crate::backend::{
 
 /// The charges or corrections of one request that change one value.
 pub(super) struct Part<C> {
-    pub(super) cells: Cells<C>,
+    pub(super) tasks: ValueTasks<C>,
     pub(super) set: Arc<PolicySet>,
     pub(super) tag: Tag,
-    pub(super) verb: Verb,
+    pub(super) action: Action,
     pub(super) charges: Charges,
 }
 
@@ -24,7 +24,7 @@ impl<C: CompareAndSwap> TransactionPart for Part<C> {
 
     fn send(&self) -> Result<PartAnswer<Self>, BackendError> {
         let charges = self.charges.clone();
-        self.cells.ask(&self.set, self.tag, self.verb, charges)
+        self.tasks.ask(&self.set, self.tag, self.action, charges)
     }
 
     fn places(&self) -> impl Iterator<Item = usize> {
@@ -36,11 +36,11 @@ impl<C: CompareAndSwap> TransactionPart for Part<C> {
         let refunds = charges
             .map(|(&(index, place, charge), cost)| (index, place, Charge { cost, ..charge }));
         Self {
-            cells: self.cells.clone(),
+            tasks: self.tasks.clone(),
             set: Arc::clone(&self.set),
             tag: self.tag,
             // A refund returns at most the cost of each charge.
-            verb: Verb::Settle(i64::MIN),
+            action: Action::Settle(i64::MIN),
             charges: refunds.collect(),
         }
     }

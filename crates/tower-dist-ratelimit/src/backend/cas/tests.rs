@@ -29,7 +29,7 @@ fn tokio_clock() -> u64 {
 
 fn backend(store: &Store) -> CasBackend<Store> {
     let mut backend = CasBackend::new(store.clone());
-    backend.cells.clock = tokio_clock;
+    backend.tasks.clock = tokio_clock;
     backend
 }
 

@@ -31,12 +31,12 @@ pub(super) struct Slots {
     lines: Lines,
     stripes: Box<[Mutex<()>; STRIPES]>,
     /// For each stripe of lines, the slot that was last given to a key. Read only under the stripe's lock.
-    given: Box<[Mutex<Given>; STRIPES]>,
+    last_inserts: Box<[Mutex<LastInsert>; STRIPES]>,
 }
 
 /// A slot that was given to a key, and the value that it then had.
 #[derive(Default, PartialEq, Eq)]
-struct Given {
+struct LastInsert {
     place: usize,
     value: u64,
 }
@@ -47,7 +47,7 @@ impl Slots {
         Some(Self {
             lines: Lines::unused(lines_for(capacity))?,
             stripes: Box::new(array::from_fn(|_| Mutex::new(()))),
-            given: Box::new(array::from_fn(|_| Mutex::new(Given::default()))),
+            last_inserts: Box::new(array::from_fn(|_| Mutex::new(LastInsert::default()))),
         })
     }
 
@@ -124,7 +124,7 @@ impl Slots {
     /// Returns whether the slot still belongs to the key after `next` replaced `seen`. If not, nothing was charged.
     #[inline(always)]
     fn keeps(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
-        slot.belongs_to(key) || self.got_back(slot, key, seen, next)
+        slot.belongs_to(key) || self.keeps_slot(slot, key, seen, next)
     }
 
     /// Waits for the insert that took the slot, and returns whether the key got the slot back.
@@ -133,10 +133,10 @@ impl Slots {
     /// took the slot before the charge keeps it: its own value then happened to equal `seen`. In that case this
     /// function undoes the charge for the new owner.
     #[cold]
-    fn got_back(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
+    fn keeps_slot(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
         let _locked = self.lock(key);
         let mine = slot.belongs_to(key);
-        if !mine && *self.given(slot) == Given::of(slot, seen) {
+        if !mine && *self.last_inserts(slot) == LastInsert::of(slot, seen) {
             let _ = slot.value.compare_exchange(next, seen, AcqRel, Acquire);
         }
         mine
@@ -144,9 +144,9 @@ impl Slots {
 
     /// Returns the slot that was last given to a key in this slot's stripe. The lines of a stripe are `STRIPES` lines
     /// apart.
-    fn given(&self, slot: Slot<'_>) -> MutexGuard<'_, Given> {
-        let given = &self.given[slot.line() % STRIPES];
-        given.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_inserts(&self, slot: Slot<'_>) -> MutexGuard<'_, LastInsert> {
+        let last_inserts = &self.last_inserts[slot.line() % STRIPES];
+        last_inserts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives a slot to a key that has none, and sets the slot's value. The caller holds the locks of the key's lines.
@@ -164,7 +164,7 @@ impl Slots {
                 .is_ok()
             {
                 slot.key.store(key.bits(), Release);
-                *self.given(slot) = Given::of(slot, value);
+                *self.last_inserts(slot) = LastInsert::of(slot, value);
                 return;
             }
             // The old key was charged meanwhile, and may no longer be the least limited: chooses again.
@@ -222,7 +222,7 @@ impl Slots {
     }
 }
 
-impl Given {
+impl LastInsert {
     fn of(slot: Slot<'_>, value: u64) -> Self {
         let place = slot.place();
         Self { place, value }

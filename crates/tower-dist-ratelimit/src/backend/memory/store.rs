@@ -1,20 +1,20 @@
 use super::fingerprint::Fingerprint;
-use crate::{BuildError, Decision, algorithm::Ask};
+use crate::{BuildError, Decision, algorithm::Take};
 
 /// The keys of one policy and their states. Times are nanoseconds since the creation of the [`Memory`](super::Memory).
 pub(super) trait Store: Send + Sync {
     /// Decides on a charge, and takes the granted tokens. Writes the decision to `out`, because copying it would take
     /// as long as the arithmetic.
-    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision);
+    fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision);
 
     /// Writes the decision of [`charge`](Self::charge) without taking tokens.
-    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision);
+    fn check(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision);
 
     /// Puts the quota of a rejected request in force.
-    fn adopt(&self, _key: Fingerprint, _nanos: u64, _ask: &Ask<'_>) {}
+    fn adopt(&self, _key: Fingerprint, _nanos: u64, _ask: &Take<'_>) {}
 
     /// Takes `delta` tokens even if there are fewer, or returns `-delta` tokens.
-    fn settle(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, delta: i64);
+    fn settle(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, delta: i64);
 
     /// Makes the key as good as unused.
     fn reset(&self, key: Fingerprint);

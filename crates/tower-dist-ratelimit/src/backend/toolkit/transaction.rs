@@ -167,14 +167,14 @@ impl Transactions {
     ///
     /// # Errors
     ///
-    /// [Late](BackendError::is_late), if a transaction is still in progress after `limit`.
+    /// [Late](BackendError::is_timeout), if a transaction is still in progress after `limit`.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future ends only the wait; the transactions continue.
     pub async fn finish(&self, limit: Duration) -> Result<(), BackendError> {
         let all = timeout(limit, self.0.room.acquire_many(MOST)).await;
-        all.map(drop).map_err(|_| BackendError::late(limit))
+        all.map(drop).map_err(|_| BackendError::timeout(limit))
     }
 
     /// Makes the charges of all parts, or of none. Refunds are sent before the returned future resolves, so that they

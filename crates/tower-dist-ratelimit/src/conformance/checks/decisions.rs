@@ -1,13 +1,13 @@
 use std::time::Duration;
 
 use super::{
-    Case, Checked, Numbers, Quota,
+    Case, Checked, Quota, Rng,
     subject::{FROZEN, LIMIT, Subject},
     violation::promise,
 };
 use crate::{
     Algorithm, Decision, arithmetic::saturating_nanos, backend::Charge,
-    conformance::between::Between,
+    conformance::state_range::StateRange,
 };
 
 /// Number of requests in a sequence.
@@ -20,7 +20,7 @@ const LIVE: Duration = Duration::from_millis(500);
 /// be paused, time passes only for algorithms without fixed windows, because the beginning of such windows is unknown.
 pub(super) async fn decisions(case: Case) -> Checked {
     let kit = &case.kit;
-    let mut numbers = Numbers::new(kit.seed, case.check);
+    let mut numbers = Rng::new(kit.seed, case.check);
     let stands_still = kit.clock.grain().is_zero();
     for sequence in 0..kit.sequences {
         let quota = match case.algorithm {
@@ -36,7 +36,7 @@ pub(super) async fn decisions(case: Case) -> Checked {
         let quota = quota.unwrap_or(FROZEN);
         let subject = case.subject(quota)?;
         let key = subject.key(&sequence.to_string());
-        let mut between = Between::new(subject.unused()?);
+        let mut between = StateRange::new(subject.unused()?);
         for _ in 0..LENGTH {
             if passes {
                 let time = pause(&subject, stands_still, &mut numbers);
@@ -51,7 +51,7 @@ pub(super) async fn decisions(case: Case) -> Checked {
 
 /// Returns a random pause: up to three windows by a paused clock, otherwise up to the time in which two tokens become
 /// free.
-fn pause(subject: &Subject, stands_still: bool, numbers: &mut Numbers) -> Duration {
+fn pause(subject: &Subject, stands_still: bool, numbers: &mut Rng) -> Duration {
     let window = saturating_nanos(subject.quota.window());
     let token = window / subject.quota.limit();
     let longest = if stands_still {
@@ -62,7 +62,7 @@ fn pause(subject: &Subject, stands_still: bool, numbers: &mut Numbers) -> Durati
     Duration::from_nanos(numbers.up_to(longest))
 }
 
-fn quota(algorithm: Algorithm, numbers: &mut Numbers) -> Quota {
+fn quota(algorithm: Algorithm, numbers: &mut Rng) -> Quota {
     let limit = 1 + numbers.up_to(30);
     let windows = [1_000_000_000, 60_000_000_000, 999_999_937, 7_777_777];
     let window = windows[usize::try_from(numbers.up_to(3)).unwrap_or(0)];
@@ -78,7 +78,7 @@ fn request<'a>(
     subject: &Subject,
     key: &'a [u8],
     leases: bool,
-    numbers: &mut Numbers,
+    numbers: &mut Rng,
 ) -> (Charge<'a>, Option<i64>) {
     let burst = subject.quota.burst_size();
     let cost = match numbers.up_to(3) {
@@ -96,7 +96,7 @@ fn request<'a>(
 
 async fn compare(
     subject: &Subject,
-    between: &mut Between,
+    between: &mut StateRange,
     charge: Charge<'_>,
     correction: Option<i64>,
 ) -> Checked {

@@ -5,8 +5,8 @@ use crate::{Decision, backend::PolicyId};
 
 const LEASE: u64 = 1_000_000;
 
-fn ask(tag: u64, cost: u64, now: u64) -> Ask {
-    Ask {
+fn claim(tag: u64, cost: u64, now: u64) -> Claim {
+    Claim {
         tag,
         cost,
         burst: 1_000,
@@ -15,20 +15,20 @@ fn ask(tag: u64, cost: u64, now: u64) -> Ask {
     }
 }
 
-fn plan(ways: &Ways, tag: u64, now: u64) -> Plan {
+fn plan(ways: &EntrySet, tag: u64, now: u64) -> Plan {
     let charge = Charge::new(PolicyId::new(0), b"k", 1);
-    ways.plan(ask(tag, 1, now), &charge, LEASE)
+    ways.plan(claim(tag, 1, now), &charge, LEASE)
 }
 
 /// Records a hundred requests in one lease time, and plans the next request.
-fn heat(ways: &Ways, tag: u64, now: u64) -> Refill {
+fn heat(ways: &EntrySet, tag: u64, now: u64) -> Refill {
     plan(ways, tag, now);
     let entry = ways.entry(tag).expect("the key has an entry");
     entry.seen.fetch_add(100, Relaxed);
     refill(&plan(ways, tag, now + LEASE))
 }
 
-fn answered(ways: &Ways, refill: Refill, decision: &Decision, now: u64) -> u64 {
+fn answered(ways: &EntrySet, refill: Refill, decision: &Decision, now: u64) -> u64 {
     let answered =
         |entry: &Entry, state: &mut KeyState| state.answered(entry, refill, decision, now, LEASE);
     ways.change(refill.tag, answered)
@@ -42,13 +42,13 @@ fn refill(plan: &Plan) -> Refill {
     refill
 }
 
-fn is_there(ways: &Ways, tag: u64) -> bool {
+fn is_there(ways: &EntrySet, tag: u64) -> bool {
     ways.entry(tag).is_some()
 }
 
 #[test]
 fn a_hot_key_keeps_its_entry_until_it_cools() {
-    let ways = Ways::default();
+    let ways = EntrySet::default();
     for tag in 1..=4 {
         heat(&ways, tag, 0);
     }
@@ -60,7 +60,7 @@ fn a_hot_key_keeps_its_entry_until_it_cools() {
 
 #[test]
 fn an_answer_to_a_refill_from_before_an_eviction_is_not_booked() {
-    let ways = Ways::default();
+    let ways = EntrySet::default();
     let late = heat(&ways, 1, 0);
     for tag in 2..=5 {
         plan(&ways, tag, 20 * LEASE);
@@ -80,7 +80,7 @@ fn an_answer_to_a_refill_from_before_an_eviction_is_not_booked() {
 
 #[test]
 fn a_key_that_evicts_another_gets_none_of_its_tokens() {
-    let ways = Ways::default();
+    let ways = EntrySet::default();
     for tag in 1..=4 {
         plan(&ways, tag, 0);
         ways.entry(tag).unwrap().fill(7, LEASE, 0);
@@ -91,13 +91,13 @@ fn a_key_that_evicts_another_gets_none_of_its_tokens() {
 
 #[test]
 fn a_new_lease_replaces_an_empty_one_and_keeps_unused_tokens() {
-    let ways = Ways::default();
+    let ways = EntrySet::default();
     plan(&ways, 1, 0);
     let entry = ways.entry(1).unwrap();
     entry.fill(5, 200, 0);
     entry.fill(7, 100, 0);
     // Each request empties one lease.
-    assert!(entry.spend(ask(1, 7, 0)) && entry.spend(ask(1, 5, 0)));
+    assert!(entry.spend(claim(1, 7, 0)) && entry.spend(claim(1, 5, 0)));
     entry.fill(3, 150, 0);
     entry.fill(4, 300, 0);
     assert_eq!(entry.held(0), 7);
@@ -106,7 +106,7 @@ fn a_new_lease_replaces_an_empty_one_and_keeps_unused_tokens() {
 #[test]
 fn tokens_that_expire_before_the_refill_arrives_do_not_count_as_held() {
     let extra = |dying| {
-        let ways = Ways::default();
+        let ways = EntrySet::default();
         plan(&ways, 1, 0);
         ways.entry(1).unwrap().fill(dying, LEASE + LEASE / 8, 0);
         heat(&ways, 1, 0).up_to

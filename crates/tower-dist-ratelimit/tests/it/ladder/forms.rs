@@ -125,7 +125,7 @@ async fn a_limiter_reports_the_source_of_a_decision() {
     let error = decided(Mood::Silent, FailureMode::Closed)
         .await
         .unwrap_err();
-    assert!(error.is_late());
+    assert!(error.is_timeout());
 }
 
 #[tokio::test(start_paused = true)]

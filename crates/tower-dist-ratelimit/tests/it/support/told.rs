@@ -34,7 +34,7 @@ impl Observer for Told {
             }
             Event::Rejected(one) => self.note(format!("rejected {}", rejection(&one))),
             Event::Shadowed(one) => self.note(format!("shadowed {}", rejection(&one))),
-            Event::BackendFailed(error) => self.note(format!("failed late={}", error.is_late())),
+            Event::BackendFailed(error) => self.note(format!("failed late={}", error.is_timeout())),
             Event::Waited(waited) => self.note(format!("waited {}", waited.as_millis())),
             Event::Cancelled => self.note("cancelled".into()),
             _ => {}

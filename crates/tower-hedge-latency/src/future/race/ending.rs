@@ -117,8 +117,8 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
             return Some(Observation::CutOff(micros(out)));
         }
         let has_succeeded = !has_failed && self.reason == StopReason::Success;
-        let is_late = || self.learned.is_some_and(|delay| out >= delay);
-        (has_succeeded || is_late()).then(|| Observation::Ended(micros(out)))
+        let is_timeout = || self.learned.is_some_and(|delay| out >= delay);
+        (has_succeeded || is_timeout()).then(|| Observation::Ended(micros(out)))
     }
 
     /// Counts the hedges that shadow mode would have sent by now.

@@ -102,7 +102,7 @@ async fn a_key_without_waiting_charges_takes_no_memory() {
         ask(&backend, Charge::new(id, &[key], 1)).await.unwrap();
     }
     yield_now().await;
-    assert!(backend.cells.is_idle());
+    assert!(backend.tasks.is_idle());
 }
 
 #[tokio::test(start_paused = true)]

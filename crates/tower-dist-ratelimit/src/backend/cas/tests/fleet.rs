@@ -9,7 +9,7 @@ fn ahead<const MILLIS: u64>() -> u64 {
 
 fn machine(store: &Store, clock: fn() -> u64) -> CasBackend<Store> {
     let mut machine = CasBackend::new(store.clone());
-    machine.cells.clock = clock;
+    machine.tasks.clock = clock;
     machine
 }
 

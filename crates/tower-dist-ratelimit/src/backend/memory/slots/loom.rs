@@ -10,8 +10,8 @@ use siphasher::sip::SipHasher13;
 use super::*;
 use crate::{
     Decision, Quota,
-    algorithm::{Ask, Bucket},
-    backend::memory::{numbers::Numbers, store::Store},
+    algorithm::{Bucket, Take},
+    backend::memory::{atomic_table::AtomicTable, store::Store},
 };
 
 const YEARS: std::time::Duration = std::time::Duration::from_secs(3_155_760_000);
@@ -23,24 +23,24 @@ fn explore(model: impl Fn() + Sync + Send + 'static) {
 }
 
 /// One slot, and nothing that comes back.
-fn slots(burst: u64) -> Arc<Numbers<Bucket>> {
+fn slots(burst: u64) -> Arc<AtomicTable<Bucket>> {
     let bucket = Bucket::new(Quota::new(1, YEARS).burst(burst), None).unwrap();
-    Arc::new(Numbers::new(bucket, 1).unwrap())
+    Arc::new(AtomicTable::new(bucket, 1).unwrap())
 }
 
 fn key(name: &[u8]) -> Fingerprint {
     Fingerprint::of(name, &SipHasher13::new_with_keys(0, 0))
 }
 
-fn charge(slots: &Numbers<Bucket>, key: Fingerprint, cost: u64) -> u64 {
+fn charge(slots: &AtomicTable<Bucket>, key: Fingerprint, cost: u64) -> u64 {
     let mut decision = Decision::default();
-    slots.charge(key, 0, &Ask::own(cost), &mut decision);
+    slots.charge(key, 0, &Take::own(cost), &mut decision);
     decision.granted
 }
 
-fn left(slots: &Numbers<Bucket>, key: Fingerprint) -> u64 {
+fn left(slots: &AtomicTable<Bucket>, key: Fingerprint) -> u64 {
     let mut decision = Decision::default();
-    slots.check(key, 0, &Ask::own(0), &mut decision);
+    slots.check(key, 0, &Take::own(0), &mut decision);
     decision.remaining
 }
 
@@ -78,7 +78,7 @@ fn a_refund_that_meets_a_charge_is_not_lost() {
         charge(&slots, key(b"a"), 2);
         let other = {
             let slots = Arc::clone(&slots);
-            thread::spawn(move || slots.settle(key(b"a"), 0, &Ask::own(0), -1))
+            thread::spawn(move || slots.settle(key(b"a"), 0, &Take::own(0), -1))
         };
         let granted = charge(&slots, key(b"a"), 1);
         other.join().unwrap();
@@ -134,7 +134,7 @@ fn a_charge_that_is_found_and_forgotten_takes_nothing_of_the_new_owner_s_back() 
     let (a, b) = (find([0, 1, 1]), find([0, 0, 0]));
     explore(move || {
         let bucket = Bucket::new(Quota::new(1, YEARS).burst(8), None).unwrap();
-        let slots = Arc::new(Numbers::new(bucket, 2).unwrap());
+        let slots = Arc::new(AtomicTable::new(bucket, 2).unwrap());
         charge(&slots, a, 1);
         let other = {
             let slots = Arc::clone(&slots);

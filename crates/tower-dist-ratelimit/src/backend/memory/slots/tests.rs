@@ -5,16 +5,16 @@ use siphasher::sip::SipHasher13;
 use super::*;
 use crate::{
     Decision, Quota,
-    algorithm::{Ask, Bucket},
-    backend::memory::{numbers::Numbers, store::Store},
+    algorithm::{Bucket, Take},
+    backend::memory::{atomic_table::AtomicTable, store::Store},
 };
 
 const KEYS: usize = 10_000;
 
 /// Charges the keys one token each, a second apart. Returns the number of keys that still have a slot.
-fn found_after(slots: &Numbers<Bucket>, keys: Range<usize>) -> usize {
+fn found_after(slots: &AtomicTable<Bucket>, keys: Range<usize>) -> usize {
     let hasher = SipHasher13::new_with_keys(0, 0);
-    let ask = Ask {
+    let take = Take {
         cost: 1,
         up_to: 1,
         quota: None,
@@ -23,7 +23,7 @@ fn found_after(slots: &Numbers<Bucket>, keys: Range<usize>) -> usize {
     let keys: Vec<Fingerprint> = keys.collect();
     for (&key, second) in keys.iter().zip(0..) {
         let mut decision = Decision::default();
-        slots.charge(key, second * 1_000_000_000, &ask, &mut decision);
+        slots.charge(key, second * 1_000_000_000, &take, &mut decision);
         assert!(decision.allowed);
     }
     keys.iter()
@@ -31,9 +31,9 @@ fn found_after(slots: &Numbers<Bucket>, keys: Range<usize>) -> usize {
         .count()
 }
 
-fn slots() -> Numbers<Bucket> {
+fn slots() -> AtomicTable<Bucket> {
     let bucket = Bucket::new(Quota::per_second(1_000), None).expect("valid");
-    Numbers::new(bucket, KEYS).expect("enough memory")
+    AtomicTable::new(bucket, KEYS).expect("enough memory")
 }
 
 /// Otherwise a key with rare requests would get a new slot each time, under locks.

@@ -178,7 +178,7 @@ async fn a_refund_is_given_up_after_five_seconds() {
     let (transactions, allows) = (Transactions::current(), Server::answering(answers));
     drop(rejected(&transactions, &allows));
     let early = transactions.finish(RETRIED_FOR).await;
-    assert!(early.unwrap_err().is_late());
+    assert!(early.unwrap_err().is_timeout());
     assert_eq!(transactions.lost(), 0);
     transactions.finish(LONGEST_PAUSE + 2 * TRIP).await.unwrap();
     assert_eq!(transactions.lost(), 1);

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn tokens_taken_during_a_refill_are_not_reported_as_remaining() {
-    let ways = Ways::default();
+    let ways = EntrySet::default();
     let refill = heat(&ways, 1, 0);
     ways.change(1, |entry, state| state.charged_outside(entry, 30));
     // The backend may or may not have counted these tokens.
@@ -16,7 +16,7 @@ fn tokens_taken_during_a_refill_are_not_reported_as_remaining() {
 
 #[test]
 fn a_request_lowers_the_reported_remaining_by_its_cost_and_a_background_refill_does_not() {
-    let ways = Ways::default();
+    let ways = EntrySet::default();
     plan(&ways, 1, 0);
     let entry = ways.entry(1).unwrap();
     entry.remaining.store(100, Relaxed);
@@ -27,9 +27,9 @@ fn a_request_lowers_the_reported_remaining_by_its_cost_and_a_background_refill_d
     assert_eq!(entry.remaining.load(Relaxed), 98);
     ways.change(1, |entry, state| state.ended(entry, waiting, 0));
     entry.seen.fetch_add(100, Relaxed);
-    let ahead = Ask {
+    let ahead = Claim {
         ahead: true,
-        ..ask(1, 1, 2 * LEASE)
+        ..claim(1, 1, 2 * LEASE)
     };
     let charge = Charge::new(PolicyId::new(0), b"k", 1);
     refill(&ways.plan(ahead, &charge, LEASE));
@@ -38,7 +38,7 @@ fn a_request_lowers_the_reported_remaining_by_its_cost_and_a_background_refill_d
 
 #[test]
 fn waits_count_from_the_arrival_of_the_backend_s_answer() {
-    let ways = Ways::default();
+    let ways = EntrySet::default();
     let refill = heat(&ways, 1, 0);
     let [wait, full] = [5, 7].map(Duration::from_nanos);
     let decision = Decision::reject(1_000, 0, Some(wait), full);
@@ -50,7 +50,7 @@ fn waits_count_from_the_arrival_of_the_backend_s_answer() {
 
 #[test]
 fn a_refund_resets_the_pause_to_the_shortest() {
-    let ways = Ways::default();
+    let ways = EntrySet::default();
     plan(&ways, 1, 0);
     let entry = ways.entry(1).unwrap();
     let pause = |lease_times: u64| {
@@ -76,7 +76,7 @@ fn a_rejection_reports_fewer_tokens_than_its_cost_and_a_reset_no_earlier_than_it
     // One request is never paid for from two leases.
     entry.fill(3, 100, 0);
     entry.fill(3, 200, 0);
-    let rejected = KeyState::default().reject(&entry, ask(1, 5, 0), 40);
+    let rejected = KeyState::default().reject(&entry, claim(1, 5, 0), 40);
     let wait = Duration::from_nanos(40);
     assert_eq!((rejected.remaining, rejected.retry_after), (4, Some(wait)));
     assert_eq!(rejected.reset_after, wait);

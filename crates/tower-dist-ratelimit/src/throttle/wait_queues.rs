@@ -20,10 +20,10 @@ use crate::Reason;
 /// The time in which the tokens of one request return, for each of its policies.
 pub(super) type Spacing = SmallVec<[Duration; 2]>;
 
-/// The supply of tokens for each policy, as the first request in a line knows it from its rejection.
-pub(super) type Outlook = SmallVec<[Supply; 2]>;
+/// The supply of tokens for each policy, as the first request in a queue knows it from its rejection.
+pub(super) type Supplies = SmallVec<[Supply; 2]>;
 
-/// The tokens of one policy that are available to the requests behind the first one in a line.
+/// The tokens of one policy that are available to the requests behind the first one in a queue.
 ///
 /// A request passes no earlier than `from`, plus its own spacing and the spacings of all requests between the first one and
 /// this one, minus `stock`.
@@ -34,35 +34,35 @@ pub(super) struct Supply {
     pub(super) stock: Duration,
 }
 
-/// The waiting requests: one line for each combination of keys, first come, first served.
-pub(crate) struct WaitingLines {
+/// The waiting requests: one queue for each combination of keys, first come, first served.
+pub(crate) struct WaitQueues {
     pub(crate) max_waiters: usize,
-    /// Number of requests in all lines. If it is zero, a new request takes no lock.
+    /// Number of requests in all queues. If it is zero, a new request takes no lock.
     waiting: AtomicUsize,
-    lines: Mutex<HashMap<Vec<u8>, WaitingLine>>,
+    queues: Mutex<HashMap<Vec<u8>, WaitQueue>>,
 }
 
-struct WaitingLine {
+struct WaitQueue {
     /// The only permit belongs to the first request. Tokio passes the permit on in the order of the requests.
     turn: Arc<Semaphore>,
     members: usize,
     /// `None` until the first request has a decision.
-    outlook: Option<Outlook>,
+    supplies: Option<Supplies>,
     /// Sum of the spacings of all requests but the first.
     behind: Spacing,
 }
 
-impl WaitingLines {
+impl WaitQueues {
     pub(crate) fn new(max_waiters: usize) -> Arc<Self> {
         Arc::new(Self {
             max_waiters,
             waiting: AtomicUsize::new(0),
-            lines: Mutex::default(),
+            queues: Mutex::default(),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Vec<u8>, WaitingLine>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Vec<u8>, WaitQueue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether any request waits.
@@ -70,41 +70,41 @@ impl WaitingLines {
         self.waiting.load(Relaxed) > 0
     }
 
-    /// Joins the end of the line with this key. If there is no such line, a request with an outlook starts one. A request
-    /// without an outlook then gets `None`.
+    /// Joins the end of the queue with this key. If there is no such queue, a request with an supplies starts one. A request
+    /// without an supplies then gets `None`.
     pub(super) fn join(
         self: &Arc<Self>,
         key: &[u8],
         spacing: &Spacing,
-        outlook: Option<Outlook>,
+        supplies: Option<Supplies>,
         end: Instant,
-    ) -> Result<Option<Place>, Reason> {
-        let mut lines = self.lock();
-        match lines.get(key) {
-            None if outlook.is_none() => return Ok(None),
-            Some(line) if line.is_longer(spacing, end) => return Err(Reason::TooLong),
+    ) -> Result<Option<QueuePlace>, Reason> {
+        let mut queues = self.lock();
+        match queues.get(key) {
+            None if supplies.is_none() => return Ok(None),
+            Some(queue) if queue.is_longer(spacing, end) => return Err(Reason::TooLong),
             // Requests join only under the lock, so this check is exact.
             _ if self.waiting.load(Relaxed) >= self.max_waiters => return Err(Reason::QueueFull),
             _ => {}
         }
         self.waiting.fetch_add(1, Relaxed);
-        let line = lines.entry(key.to_vec()).or_insert_with(|| WaitingLine {
+        let queue = queues.entry(key.to_vec()).or_insert_with(|| WaitQueue {
             turn: Arc::new(Semaphore::new(1)),
             members: 0,
-            outlook,
+            supplies,
             behind: SmallVec::from_elem(Duration::ZERO, spacing.len()),
         });
-        let turn = Arc::clone(&line.turn);
-        let permit = match line.members {
+        let turn = Arc::clone(&queue.turn);
+        let permit = match queue.members {
             0 => turn.clone().try_acquire_owned().ok(),
             _ => {
-                line.add(spacing, Duration::saturating_add);
+                queue.add(spacing, Duration::saturating_add);
                 None
             }
         };
-        line.members += 1;
-        Ok(Some(Place {
-            lines: Arc::clone(self),
+        queue.members += 1;
+        Ok(Some(QueuePlace {
+            queues: Arc::clone(self),
             key: key.to_vec(),
             spacing: spacing.clone(),
             turn,
@@ -113,13 +113,13 @@ impl WaitingLines {
     }
 }
 
-impl WaitingLine {
+impl WaitQueue {
     /// Whether a request that joins now certainly gets its turn after `end`.
     fn is_longer(&self, spacing: &Spacing, end: Instant) -> bool {
-        let Some(outlook) = &self.outlook else {
+        let Some(supplies) = &self.supplies else {
             return false;
         };
-        let mut waits = self.behind.iter().zip(spacing).zip(outlook);
+        let mut waits = self.behind.iter().zip(spacing).zip(supplies);
         waits.any(|((behind, own), supply)| {
             let wait = behind.saturating_add(*own).saturating_sub(supply.stock);
             supply.from.checked_add(wait).is_none_or(|due| due > end)
@@ -134,25 +134,25 @@ impl WaitingLine {
 }
 
 /// Prints no keys.
-impl fmt::Debug for WaitingLines {
+impl fmt::Debug for WaitQueues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitingLines")
+        f.debug_struct("WaitQueues")
             .field("max_waiters", &self.max_waiters)
             .finish_non_exhaustive()
     }
 }
 
-/// A place in a line. Dropping it leaves the line.
-pub(super) struct Place {
-    lines: Arc<WaitingLines>,
+/// A place in a queue. Dropping it leaves the queue.
+pub(super) struct QueuePlace {
+    queues: Arc<WaitQueues>,
     key: Vec<u8>,
     spacing: Spacing,
     turn: Arc<Semaphore>,
-    /// `Some` for the first request in the line.
+    /// `Some` for the first request in the queue.
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Place {
+impl QueuePlace {
     pub(super) fn is_first(&self) -> bool {
         self.permit.is_some()
     }
@@ -161,35 +161,35 @@ impl Place {
     pub(super) async fn first(&mut self) {
         // Unconstrained, so that the request enters the semaphore's queue even if its task has used up its budget.
         let permit = unconstrained(Arc::clone(&self.turn).acquire_owned()).await;
-        if let Some(line) = self.lines.lock().get_mut(&self.key) {
-            line.add(&self.spacing, Duration::saturating_sub);
+        if let Some(queue) = self.queues.lock().get_mut(&self.key) {
+            queue.add(&self.spacing, Duration::saturating_sub);
         }
         self.permit = permit.ok();
     }
 
-    /// Records the outlook of the first request, which was rejected.
-    pub(super) fn sees(&self, outlook: Outlook) {
-        if let Some(line) = self.lines.lock().get_mut(&self.key) {
-            line.outlook = Some(outlook);
+    /// Records the supplies of the first request, which was rejected.
+    pub(super) fn sees(&self, supplies: Supplies) {
+        if let Some(queue) = self.queues.lock().get_mut(&self.key) {
+            queue.supplies = Some(supplies);
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         // The permit is dropped after the lock is released, because dropping the permit wakes the next request.
-        let mut lines = self.lines.lock();
-        self.lines.waiting.fetch_sub(1, Relaxed);
-        let Some(line) = lines.get_mut(&self.key) else {
+        let mut queues = self.queues.lock();
+        self.queues.waiting.fetch_sub(1, Relaxed);
+        let Some(queue) = queues.get_mut(&self.key) else {
             return;
         };
-        line.members -= 1;
-        if line.members == 0 {
-            lines.remove(&self.key);
+        queue.members -= 1;
+        if queue.members == 0 {
+            queues.remove(&self.key);
         } else if self.permit.is_some() {
-            line.outlook = None;
+            queue.supplies = None;
         } else {
-            line.add(&self.spacing, Duration::saturating_sub);
+            queue.add(&self.spacing, Duration::saturating_sub);
         }
     }
 }

@@ -1,8 +1,8 @@
 /// Reproducible random numbers (SplitMix64; Steele, Lea and Flood 2014), without a dependency.
 #[derive(Clone, Debug)]
-pub(super) struct Numbers(u64);
+pub(super) struct Rng(u64);
 
-impl Numbers {
+impl Rng {
     /// Numbers for one check. Each check has its own sequence.
     pub(super) fn new(seed: u64, check: &str) -> Self {
         let mix = |sum: u64, byte: u8| sum.wrapping_mul(31).wrapping_add(byte.into());

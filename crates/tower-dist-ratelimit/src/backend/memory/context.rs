@@ -8,13 +8,13 @@ use crate::algorithm::saturating_nanos;
 
 /// The hash of keys and the clock of a [`Memory`](super::Memory).
 #[derive(Clone, Copy)]
-pub(super) struct Frame {
+pub(super) struct MemoryContext {
     hasher: SipHasher13,
     created: Instant,
 }
 
-impl Frame {
-    pub(super) fn here_and_now() -> Self {
+impl MemoryContext {
+    pub(super) fn new() -> Self {
         // The standard library's random bits for hash maps.
         let random = RandomState::new();
         Self {

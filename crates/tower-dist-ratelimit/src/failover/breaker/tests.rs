@@ -8,15 +8,15 @@ const fn ms(millis: u64) -> Duration {
 fn open(seed: u64) -> Breaker {
     let breaker = Breaker::new(ms(50), seed);
     for nth in 1..=5 {
-        let leave = breaker.leave(|| ms(0)).expect("closed");
-        let change = breaker.failed(leave, ms(0));
+        let permit = breaker.permit(|| ms(0)).expect("closed");
+        let change = breaker.failed(permit, ms(0));
         assert_eq!(change, (nth == 5).then_some(Change::Opened));
     }
     breaker
 }
 
 fn is_quiet(breaker: &Breaker) -> bool {
-    breaker.leave_if_closed() == Some(Leave::Quiet)
+    breaker.permit_if_closed() == Some(Permit::Quiet)
 }
 
 fn due(breaker: &Breaker) -> Duration {
@@ -27,17 +27,17 @@ fn due(breaker: &Breaker) -> Duration {
 fn the_circuit_opens_once_and_closes_once() {
     let breaker = open(1);
     // Outcomes of requests that were sent before the circuit opened.
-    assert_eq!(breaker.failed(Leave::Closed, ms(3)), None);
-    assert_eq!(breaker.answered(Leave::Quiet, ms(3), false), None);
+    assert_eq!(breaker.failed(Permit::Closed, ms(3)), None);
+    assert_eq!(breaker.answered(Permit::Quiet, ms(3), false), None);
     let at = due(&breaker);
-    assert_eq!(breaker.leave(|| at - ms(1)), Err(ms(1)));
-    let probe = breaker.leave(|| at).unwrap();
-    assert!(matches!(probe, Leave::Probe(_)));
-    assert!(breaker.leave(|| at).is_err(), "one probe at a time");
+    assert_eq!(breaker.permit(|| at - ms(1)), Err(ms(1)));
+    let probe = breaker.permit(|| at).unwrap();
+    assert!(matches!(probe, Permit::Probe(_)));
+    assert!(breaker.permit(|| at).is_err(), "one probe at a time");
     assert_eq!(breaker.answered(probe, at, false), Some(Change::Closed));
     assert_eq!(
-        breaker.leave(|| at),
-        Ok(Leave::Quiet),
+        breaker.permit(|| at),
+        Ok(Permit::Quiet),
         "the record is cleared"
     );
     assert_eq!(breaker.answered(probe, at, false), None);
@@ -46,13 +46,13 @@ fn the_circuit_opens_once_and_closes_once() {
 #[test]
 fn a_superseded_probe_changes_nothing() {
     let breaker = open(1);
-    let first = breaker.leave(|| ms(100)).unwrap();
+    let first = breaker.permit(|| ms(100)).unwrap();
     // The first probe has not ended.
-    let second = breaker.leave(|| ms(9_000)).unwrap();
-    assert!(matches!(second, Leave::Probe(_)));
+    let second = breaker.permit(|| ms(9_000)).unwrap();
+    assert!(matches!(second, Permit::Probe(_)));
     let before = due(&breaker);
     breaker.failed(first, ms(9_001));
-    breaker.spared(first, ms(9_001));
+    breaker.release(first, ms(9_001));
     assert_eq!(due(&breaker), before);
 }
 
@@ -68,11 +68,11 @@ fn pauses_differ_between_instances_and_repeat_for_a_seed() {
 #[test]
 fn immediate_decisions_are_counted_only_after_a_failure() {
     let breaker = Breaker::new(ms(50), 1);
-    breaker.failed(Leave::Quiet, ms(0));
+    breaker.failed(Permit::Quiet, ms(0));
     assert!(!is_quiet(&breaker));
-    breaker.answered(Leave::Closed, ms(1), true);
+    breaker.answered(Permit::Closed, ms(1), true);
     assert!(!is_quiet(&breaker), "one of two has failed");
-    breaker.answered(Leave::Closed, ms(1_000), true);
+    breaker.answered(Permit::Closed, ms(1_000), true);
     assert!(is_quiet(&breaker));
 }
 
@@ -81,7 +81,7 @@ fn the_pause_after_a_probe_begins_when_the_probe_fails() {
     for seed in 0..100 {
         let breaker = open(seed);
         let at = due(&breaker);
-        let probe = breaker.leave(|| at).unwrap();
+        let probe = breaker.permit(|| at).unwrap();
         // The timeout of 50 ms, and a pause of 100 to 200 ms.
         assert!((at + ms(150)..=at + ms(250)).contains(&due(&breaker)));
         breaker.failed(probe, at + ms(1));

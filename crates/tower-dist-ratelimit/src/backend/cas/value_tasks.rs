@@ -38,7 +38,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(8);
 
 /// The operation on a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(super) enum Action {
     Acquire,
     Settle(i64),
     Reset,
@@ -48,17 +48,17 @@ pub(super) enum Verb {
 pub(super) type Charges = SmallVec<[(usize, usize, Charge<'static>); 1]>;
 
 /// The charges of one request to one value, whose caller waits.
-struct Job {
-    verb: Verb,
+struct QueuedRequest {
+    action: Action,
     charges: Charges,
     answer: oneshot::Sender<Result<JointDecision, BackendError>>,
-    /// The time after which the job is no longer retried. `None` if an `Instant` cannot hold that time.
+    /// The time after which the request is no longer retried. `None` if an `Instant` cannot hold that time.
     end: Option<Instant>,
     _room: OwnedSemaphorePermit,
 }
 
 /// The store, and the values that tasks are deciding.
-pub(super) struct Cells<C> {
+pub(super) struct ValueTasks<C> {
     pub(super) timeout: Duration,
     /// Returns the time in nanoseconds since the start of 2020. Tests replace this clock.
     pub(super) clock: fn() -> u64,
@@ -70,13 +70,13 @@ struct Shared<C> {
     runtime: Handle,
     room: Arc<Semaphore>,
     /// The waiting charges of each value. A value in this map has a task.
-    waiting: Mutex<HashMap<Cell, VecDeque<Job>>>,
+    waiting: Mutex<HashMap<ValueId, VecDeque<QueuedRequest>>>,
 }
 
 /// The identity of a value: the memory address of its policy set, and the tag of its key.
-type Cell = (usize, Tag);
+type ValueId = (usize, Tag);
 
-impl<C> Clone for Cells<C> {
+impl<C> Clone for ValueTasks<C> {
     fn clone(&self) -> Self {
         Self {
             timeout: self.timeout,
@@ -86,7 +86,7 @@ impl<C> Clone for Cells<C> {
     }
 }
 
-impl Job {
+impl QueuedRequest {
     /// Decides the charges, and changes the states accordingly.
     fn decide(
         &self,
@@ -95,8 +95,8 @@ impl Job {
         states: &mut [State],
         nanos: u64,
     ) -> JointDecision {
-        match self.verb {
-            Verb::Acquire => {
+        match self.action {
+            Action::Acquire => {
                 // Policies of the set without a charge get a charge of zero cost.
                 let look = Charge::new(PolicyId::new(0), &[], 0);
                 let mut charges: SmallVec<[_; 4]> = SmallVec::from_elem(look, states.len());
@@ -112,13 +112,13 @@ impl Job {
                     decisions: decisions.collect(),
                 };
             }
-            Verb::Settle(delta) => {
+            Action::Settle(delta) => {
                 for &(_, place, charge) in &self.charges {
                     let most = i64::try_from(charge.cost).unwrap_or(i64::MAX);
                     states[place].settle(nanos, &charge, delta.max(-most));
                 }
             }
-            Verb::Reset => {
+            Action::Reset => {
                 for &(_, place, _) in &self.charges {
                     states[place] = set.limits[place].unused(tag_bits(tag));
                 }
@@ -131,7 +131,7 @@ impl Job {
     }
 }
 
-impl<C: CompareAndSwap> Cells<C> {
+impl<C: CompareAndSwap> ValueTasks<C> {
     pub(super) fn new(store: C) -> Self {
         Self {
             timeout: Duration::from_millis(500),
@@ -154,29 +154,29 @@ impl<C: CompareAndSwap> Cells<C> {
         &self,
         set: &Arc<PolicySet>,
         tag: Tag,
-        verb: Verb,
+        action: Action,
         charges: Charges,
     ) -> Result<PendingVerdict, BackendError> {
         let room = Arc::clone(&self.shared.room).try_acquire_owned();
         let (answer, receiver) = oneshot::channel();
-        let job = Job {
-            verb,
+        let request = QueuedRequest {
+            action,
             charges,
             answer,
             end: Instant::now().checked_add(self.timeout),
             _room: room.map_err(|_| BackendError::busy(format!("{MOST} charges wait already")))?,
         };
-        let cell = (Arc::as_ptr(set).addr(), tag);
+        let id = (Arc::as_ptr(set).addr(), tag);
         let mut waiting = self.shared.waiting();
-        let is_new = !waiting.contains_key(&cell);
-        waiting.entry(cell).or_default().push_back(job);
+        let is_new = !waiting.contains_key(&id);
+        waiting.entry(id).or_default().push_back(request);
         drop(waiting);
         if is_new {
-            let task = Task {
-                cells: self.clone(),
+            let task = ValueTask {
+                tasks: self.clone(),
                 set: Arc::clone(set),
                 tag,
-                cell,
+                id,
                 is_over: false,
             };
             // Spawned after the lock is released: a runtime that has shut down drops the task here, and the task's
@@ -192,7 +192,7 @@ impl<C: CompareAndSwap> Cells<C> {
 }
 
 #[cfg(test)]
-impl<C> Cells<C> {
+impl<C> ValueTasks<C> {
     /// Whether no value is being decided.
     pub(super) fn is_idle(&self) -> bool {
         self.shared.waiting().is_empty()
@@ -200,49 +200,50 @@ impl<C> Cells<C> {
 }
 
 impl<C> Shared<C> {
-    fn waiting(&self) -> MutexGuard<'_, HashMap<Cell, VecDeque<Job>>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<ValueId, VecDeque<QueuedRequest>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The task of one value. It ends when no charges wait.
-struct Task<C> {
-    cells: Cells<C>,
+struct ValueTask<C> {
+    tasks: ValueTasks<C>,
     set: Arc<PolicySet>,
     tag: Tag,
-    cell: Cell,
+    id: ValueId,
     is_over: bool,
 }
 
-impl<C: CompareAndSwap> Task<C> {
+impl<C: CompareAndSwap> ValueTask<C> {
     async fn run(mut self) {
         let key = self.set.key(&self.tag);
         let mut losses = 0;
-        while self.has_jobs() {
-            let loaded = self.within(self.cells.shared.store.load(&key)).await;
-            let jobs = self.take_jobs();
+        while self.has_requests() {
+            let loaded = self.within(self.tasks.shared.store.load(&key)).await;
+            let requests = self.take_requests();
             let (value, version) = match loaded {
                 Ok(loaded) => loaded.unzip(),
                 Err(failure) => {
-                    fail(jobs, &failure);
+                    fail(requests, &failure);
                     continue;
                 }
             };
-            let nanos = (self.cells.clock)();
+            let nanos = (self.tasks.clock)();
             let mut states = self.set.read(&self.tag, value.as_deref());
             let before = PolicySet::write(&states);
-            let decide = |job: Job| {
-                let verdict = job.decide(&self.set, &self.tag, &mut states, nanos);
-                (job, verdict)
+            let decide = |request: QueuedRequest| {
+                let verdict = request.decide(&self.set, &self.tag, &mut states, nanos);
+                (request, verdict)
             };
-            let decided: Vec<(Job, JointDecision)> = jobs.into_iter().map(decide).collect();
+            let decided: Vec<(QueuedRequest, JointDecision)> =
+                requests.into_iter().map(decide).collect();
             let value = PolicySet::write(&states);
             if value == before {
                 answer(decided);
                 continue;
             }
             let ttl = self.set.ttl(&states, nanos);
-            let swap = self.cells.shared.store.swap(&key, version, &value, ttl);
+            let swap = self.tasks.shared.store.swap(&key, version, &value, ttl);
             match self.within(swap).await {
                 Ok(true) => {
                     losses = 0;
@@ -253,7 +254,7 @@ impl<C: CompareAndSwap> Task<C> {
                     self.put_back(decided);
                     pause(losses).await;
                 }
-                Err(failure) => fail(decided.into_iter().map(|(job, _)| job), &failure),
+                Err(failure) => fail(decided.into_iter().map(|(request, _)| request), &failure),
             }
         }
     }
@@ -262,52 +263,52 @@ impl<C: CompareAndSwap> Task<C> {
         &self,
         asked: impl Future<Output = Result<T, BackendError>>,
     ) -> Result<T, BackendError> {
-        let limit = self.cells.timeout;
-        let late = |_| Err(BackendError::late(limit));
+        let limit = self.tasks.timeout;
+        let late = |_| Err(BackendError::timeout(limit));
         timeout(limit, asked).await.unwrap_or_else(late)
     }
 
-    /// Removes jobs whose caller has dropped the future, and fails jobs that have waited too long. Returns whether jobs
+    /// Removes requests whose caller has dropped the future, and fails requests that have waited too long. Returns whether requests
     /// remain. If none remain, the task ends.
-    fn has_jobs(&mut self) -> bool {
+    fn has_requests(&mut self) -> bool {
         let now = Instant::now();
-        let mut waiting = self.cells.shared.waiting();
-        let Some(jobs) = waiting.get_mut(&self.cell) else {
+        let mut waiting = self.tasks.shared.waiting();
+        let Some(requests) = waiting.get_mut(&self.id) else {
             return false;
         };
-        jobs.retain(|job| !job.answer.is_closed());
-        while jobs
+        requests.retain(|request| !request.answer.is_closed());
+        while requests
             .front()
-            .and_then(|job| job.end)
+            .and_then(|request| request.end)
             .is_some_and(|end| end <= now)
-            && let Some(late) = jobs.pop_front()
+            && let Some(late) = requests.pop_front()
         {
-            let reason = format!("others changed the key for {:?}", self.cells.timeout);
+            let reason = format!("others changed the key for {:?}", self.tasks.timeout);
             let _ = late.answer.send(Err(BackendError::busy(reason)));
         }
-        if jobs.is_empty() {
-            waiting.remove(&self.cell);
+        if requests.is_empty() {
+            waiting.remove(&self.id);
             self.is_over = true;
         }
         !self.is_over
     }
 
-    /// Takes the next batch, without jobs whose caller has dropped the future meanwhile.
-    fn take_jobs(&self) -> Vec<Job> {
-        let mut waiting = self.cells.shared.waiting();
-        let Some(jobs) = waiting.get_mut(&self.cell) else {
+    /// Takes the next batch, without requests whose caller has dropped the future meanwhile.
+    fn take_requests(&self) -> Vec<QueuedRequest> {
+        let mut waiting = self.tasks.shared.waiting();
+        let Some(requests) = waiting.get_mut(&self.id) else {
             return Vec::new();
         };
-        jobs.retain(|job| !job.answer.is_closed());
-        let batch = jobs.len().min(BATCH);
-        jobs.drain(..batch).collect()
+        requests.retain(|request| !request.answer.is_closed());
+        let batch = requests.len().min(BATCH);
+        requests.drain(..batch).collect()
     }
 
     /// Puts a batch back to the front, in its order.
-    fn put_back(&self, decided: Vec<(Job, JointDecision)>) {
-        if let Some(jobs) = self.cells.shared.waiting().get_mut(&self.cell) {
-            for (job, _) in decided.into_iter().rev() {
-                jobs.push_front(job);
+    fn put_back(&self, decided: Vec<(QueuedRequest, JointDecision)>) {
+        if let Some(requests) = self.tasks.shared.waiting().get_mut(&self.id) {
+            for (request, _) in decided.into_iter().rev() {
+                requests.push_front(request);
             }
         }
     }
@@ -315,23 +316,23 @@ impl<C: CompareAndSwap> Task<C> {
 
 /// If the store panics or the runtime ends, drops the waiting charges, so their callers get an error. The next charge to
 /// the value spawns a new task.
-impl<C> Drop for Task<C> {
+impl<C> Drop for ValueTask<C> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.cells.shared.waiting().remove(&self.cell);
+            self.tasks.shared.waiting().remove(&self.id);
         }
     }
 }
 
-fn answer(decided: Vec<(Job, JointDecision)>) {
-    for (job, verdict) in decided {
-        let _ = job.answer.send(Ok(verdict));
+fn answer(decided: Vec<(QueuedRequest, JointDecision)>) {
+    for (request, verdict) in decided {
+        let _ = request.answer.send(Ok(verdict));
     }
 }
 
-fn fail(jobs: impl IntoIterator<Item = Job>, failure: &BackendError) {
-    for job in jobs {
-        let _ = job.answer.send(Err(failure.clone()));
+fn fail(requests: impl IntoIterator<Item = QueuedRequest>, failure: &BackendError) {
+    for request in requests {
+        let _ = request.answer.send(Err(failure.clone()));
     }
 }
 

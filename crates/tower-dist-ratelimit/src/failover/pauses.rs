@@ -28,7 +28,7 @@ impl Pauses {
     }
 
     /// Returns the longest time between the first and the last process that returns to the backend.
-    pub(super) fn all_return(self) -> Duration {
+    pub(super) fn return_spread(self) -> Duration {
         CONNECT + LONGEST.max(self.timeout.saturating_mul(2))
     }
 

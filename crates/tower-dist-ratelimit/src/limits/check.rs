@@ -4,14 +4,14 @@ use smallvec::SmallVec;
 
 use crate::{
     Decisions, Quota,
-    backend::{Answer, Backend, BackendError, Bounded, Charge, JointDecision, PolicyId},
+    backend::{Answer, Backend, BackendError, Charge, JointDecision, PolicyId, Timeout},
+    failover::Permit,
     key::KeySink,
-    ladder::Leave,
 };
 
 /// The charges of one request and the decisions on them. Filled in place, because moving it costs more than the
 /// decision.
-pub(crate) struct Question {
+pub(crate) struct Check {
     pub(crate) sink: KeySink,
     pub(crate) charges: SmallVec<[PolicyCharge; 4]>,
     /// One decision per charge. Empty before the decision.
@@ -27,12 +27,12 @@ pub(crate) struct Question {
 /// A pending decision: first the quota look-ups, if there are any, then the query of the backend. Each of the two has
 /// the whole timeout, so a slow look-up takes no time from the backend.
 pub(super) enum Waiting {
-    Quotas(LookUps),
-    Backend(Bounded<JointDecision>, Leave),
+    Quotas(QuotaLookups),
+    Backend(Timeout<JointDecision>, Permit),
 }
 
-/// The pending quota look-ups, each with the index of its charge in the question.
-pub(crate) type LookUps = Vec<(usize, Bounded<Option<Quota>>)>;
+/// The pending quota look-ups, each with the index of its charge in the check.
+pub(crate) type QuotaLookups = Vec<(usize, Timeout<Option<Quota>>)>;
 
 /// The charge of one policy that applies to the request.
 #[derive(Clone)]
@@ -56,19 +56,19 @@ impl PolicyCharge {
         }
     }
 
-    /// Returns the bytes of the key. `keys` are the bytes of the question's sink.
+    /// Returns the bytes of the key. `keys` are the bytes of the check's sink.
     #[inline]
     pub(crate) fn key<'a>(&self, keys: &'a [u8]) -> &'a [u8] {
         &keys[self.key.clone()]
     }
 
     /// Returns whether the key's quota is zero.
-    pub(super) fn is_shut_out(&self) -> bool {
+    pub(super) fn has_zero_quota(&self) -> bool {
         self.quota.is_some_and(|quota| quota.is_zero())
     }
 }
 
-impl Default for Question {
+impl Default for Check {
     #[inline]
     fn default() -> Self {
         Self {
@@ -82,7 +82,7 @@ impl Default for Question {
     }
 }
 
-impl Question {
+impl Check {
     /// Returns the longest wait of the rejecting policies, or `None` if one of them never allows the request.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let rejected = self.decisions.iter().filter(|decision| !decision.allowed);
@@ -106,7 +106,7 @@ impl Question {
     }
 
     #[inline]
-    pub(super) fn ask(&mut self, backend: &dyn Backend) -> Answer {
+    pub(super) fn acquire(&mut self, backend: &dyn Backend) -> Answer {
         self.decisions.reject(self.charges.len());
         let keys = self.sink.bytes();
         // Most layers have one policy. Without the vector, its query takes half the time.

@@ -2,9 +2,9 @@ use crate::backend::{Answer, BoxFuture};
 
 /// Runs an action twice: before and after an operation of the backend, even if the caller drops the operation. The
 /// operation takes effect at an unknown time between the two runs, so one run could come too early or too late.
-pub(crate) struct Around<F: Fn()>(F);
+pub(crate) struct Bracket<F: Fn()>(F);
 
-impl<F: Fn() + Send + 'static> Around<F> {
+impl<F: Fn() + Send + 'static> Bracket<F> {
     /// Runs the action for the first time.
     pub(crate) fn new(action: F) -> Self {
         action();
@@ -22,13 +22,13 @@ impl<F: Fn() + Send + 'static> Around<F> {
     /// Runs the action again when the future is complete or dropped.
     pub(crate) fn future<T: 'static>(self, future: BoxFuture<'static, T>) -> BoxFuture<'static, T> {
         Box::pin(async move {
-            let _around = self;
+            let _bracket = self;
             future.await
         })
     }
 }
 
-impl<F: Fn()> Drop for Around<F> {
+impl<F: Fn()> Drop for Bracket<F> {
     fn drop(&mut self) {
         (self.0)();
     }

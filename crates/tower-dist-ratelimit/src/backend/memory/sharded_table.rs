@@ -10,13 +10,13 @@ use super::{
 };
 use crate::{
     BuildError, Decision,
-    algorithm::{Arithmetic, Ask, When, Words, charge},
+    algorithm::{Arithmetic, Now, Take, Words, charge},
 };
 
-/// Maximum number of shelves: more than a machine has cores, so that two requests seldom contend for a shelf.
-const SHELVES: usize = 64;
+/// Maximum number of shards: more than a machine has cores, so that two requests seldom contend for a shard.
+const SHARDS: usize = 64;
 
-/// Minimum number of buckets per shelf, so that keys are spread about evenly over the shelves.
+/// Minimum number of buckets per shard, so that keys are spread about evenly over the shards.
 const BUCKETS: usize = 512;
 
 /// Maximum number of keys in a bucket.
@@ -24,27 +24,27 @@ const WAYS: usize = 8;
 
 /// The keys of one policy, each with a state of any algorithm.
 ///
-/// A *shelf* is a part of the table with its own lock, which is held during one decision. A key belongs to one shelf,
+/// A *shard* is a part of the table with its own lock, which is held during one decision. A key belongs to one shard,
 /// and there to one of two buckets of eight keys. A new key first removes the keys of both buckets that are as good as
 /// unused, so there is no clean-up to run. If both buckets are still full, the new key replaces the least limited of
 /// their keys.
-pub(super) struct Shelves {
+pub(super) struct ShardedTable {
     arithmetic: Arc<dyn Arithmetic>,
-    shelves: Box<[Mutex<Shelf>]>,
-    /// Number of buckets per shelf.
+    shards: Box<[Mutex<Shard>]>,
+    /// Number of buckets per shard.
     buckets: usize,
 }
 
-/// The buckets of a shelf. They allocate as keys arrive, and a shelf without keys has no buckets.
-type Shelf = Vec<Vec<Entry>>;
+/// The buckets of a shard. They allocate as keys arrive, and a shard without keys has no buckets.
+type Shard = Vec<Vec<Entry>>;
 
 struct Entry {
     key: Fingerprint,
     state: Words,
 }
 
-impl Shelves {
-    /// Shelves for `capacity` keys.
+impl ShardedTable {
+    /// Shards for `capacity` keys.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Shelves {
         // each run.)
         let places = capacity.saturating_add(capacity / 2);
         let buckets = places.div_ceil(WAYS).max(1);
-        let shelves = (buckets / BUCKETS).clamp(1, SHELVES);
+        let shards = (buckets / BUCKETS).clamp(1, SHARDS);
         let mut room = Vec::<Vec<Entry>>::new();
         room.try_reserve_exact(buckets)
             .map_err(|_| no_memory(capacity))?;
@@ -66,14 +66,14 @@ impl Shelves {
         drop(black_box(room));
         Ok(Self {
             arithmetic,
-            shelves: (0..shelves).map(|_| Mutex::default()).collect(),
-            buckets: buckets.div_ceil(shelves),
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            buckets: buckets.div_ceil(shards),
         })
     }
 
-    fn lock(&self, key: Fingerprint) -> MutexGuard<'_, Shelf> {
-        let shelf = key.spread(0, self.shelves.len());
-        self.shelves[shelf]
+    fn lock(&self, key: Fingerprint) -> MutexGuard<'_, Shard> {
+        let shard = key.spread(0, self.shards.len());
+        self.shards[shard]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
@@ -83,99 +83,99 @@ impl Shelves {
         &self,
         key: Fingerprint,
         nanos: u64,
-        work: impl FnOnce(&dyn Arithmetic, &mut Words, When) -> T,
+        work: impl FnOnce(&dyn Arithmetic, &mut Words, Now) -> T,
     ) -> T {
         let now = at(key, nanos);
-        let mut shelf = self.lock(key);
-        if let Some(state) = find(&mut shelf, key) {
+        let mut shard = self.lock(key);
+        if let Some(state) = find(&mut shard, key) {
             return work(&*self.arithmetic, state, now);
         }
         let mut state = Words::new();
         let done = work(&*self.arithmetic, &mut state, now);
         if !state.is_empty() {
-            self.insert(&mut shelf, nanos, Entry { key, state });
+            self.insert(&mut shard, nanos, Entry { key, state });
         }
         done
     }
 
     /// Stores a new key.
     #[inline(never)]
-    fn insert(&self, shelf: &mut Shelf, nanos: u64, entry: Entry) {
+    fn insert(&self, shard: &mut Shard, nanos: u64, entry: Entry) {
         let pressure = |entry: &Entry| self.arithmetic.pressure(&entry.state, at(entry.key, nanos));
-        shelf.resize_with(self.buckets, Vec::new);
+        shard.resize_with(self.buckets, Vec::new);
         let places = entry.key.places(self.buckets);
         for place in places {
-            shelf[place].retain(|entry| pressure(entry) > 0);
+            shard[place].retain(|entry| pressure(entry) > 0);
         }
-        let [first, second] = places.map(|place| (shelf[place].len(), place));
+        let [first, second] = places.map(|place| (shard[place].len(), place));
         let (len, emptier) = first.min(second);
         if len < WAYS {
-            shelf[emptier].push(entry);
+            shard[emptier].push(entry);
             return;
         }
         let neighbours = places
             .into_iter()
             .flat_map(|place| (0..WAYS).map(move |way| (place, way)));
-        let least = neighbours.min_by_key(|&(place, way)| pressure(&shelf[place][way]));
+        let least = neighbours.min_by_key(|&(place, way)| pressure(&shard[place][way]));
         if let Some((place, way)) = least {
-            shelf[place][way] = entry;
+            shard[place][way] = entry;
         }
     }
 }
 
-fn find(shelf: &mut Shelf, key: Fingerprint) -> Option<&mut Words> {
-    let places = key.places(shelf.len());
+fn find(shard: &mut Shard, key: Fingerprint) -> Option<&mut Words> {
+    let places = key.places(shard.len());
     let place = places.into_iter().find_map(|place| {
-        let way = shelf.get(place)?.iter().position(|e| e.key == key)?;
+        let way = shard.get(place)?.iter().position(|e| e.key == key)?;
         Some((place, way))
     });
-    place.map(|(place, way)| &mut shelf[place][way].state)
+    place.map(|(place, way)| &mut shard[place][way].state)
 }
 
-fn at(key: Fingerprint, nanos: u64) -> When {
+fn at(key: Fingerprint, nanos: u64) -> Now {
     let key = key.bits();
-    When { nanos, key }
+    Now { nanos, key }
 }
 
-impl Store for Shelves {
-    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
+impl Store for ShardedTable {
+    fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision) {
         *out = self.with(key, nanos, |arithmetic, state, now| {
-            charge(arithmetic, state, now, ask)
+            charge(arithmetic, state, now, take)
         });
     }
 
-    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
+    fn check(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision) {
         *out = self.with(key, nanos, |arithmetic, state, now| {
-            arithmetic.decide(state, now, ask)
+            arithmetic.decide(state, now, take)
         });
     }
 
-    fn adopt(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) {
+    fn adopt(&self, key: Fingerprint, nanos: u64, take: &Take<'_>) {
         self.with(key, nanos, |arithmetic, state, now| {
-            arithmetic.adopt(state, now, ask);
+            arithmetic.adopt(state, now, take);
         });
     }
 
-    fn settle(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, delta: i64) {
+    fn settle(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, delta: i64) {
         self.with(key, nanos, |arithmetic, state, now| {
-            arithmetic.settle(state, now, ask, delta);
+            arithmetic.settle(state, now, take, delta);
         });
     }
 
     fn reset(&self, key: Fingerprint) {
-        let mut shelf = self.lock(key);
-        for place in key.places(shelf.len()) {
-            if let Some(bucket) = shelf.get_mut(place) {
+        let mut shard = self.lock(key);
+        for place in key.places(shard.len()) {
+            if let Some(bucket) = shard.get_mut(place) {
                 bucket.retain(|entry| entry.key != key);
             }
         }
     }
 
     fn len(&self) -> usize {
-        let shelves = self.shelves.iter();
-        let shelves = shelves.map(|shelf| shelf.lock().unwrap_or_else(PoisonError::into_inner));
-        shelves
-            .map(|shelf| shelf.iter().map(Vec::len).sum::<usize>())
+        let shards = self.shards.iter();
+        let shards = shards.map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner));
+        shards
+            .map(|shard| shard.iter().map(Vec::len).sum::<usize>())
             .sum()
     }
 }

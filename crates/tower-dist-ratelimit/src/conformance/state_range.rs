@@ -10,7 +10,7 @@ const LOOK: Charge<'_> = Charge::new(PolicyId::new(0), &[], 0);
 /// The range of a key's possible states. The backend decides each request at an unknown time between the call and the
 /// answer.
 #[derive(Clone, Debug)]
-pub(super) struct Between {
+pub(super) struct StateRange {
     /// The state with the most free tokens: all tokens were taken as early as possible.
     most: State,
     /// The state with the fewest free tokens: all tokens were taken as late as possible.
@@ -19,7 +19,7 @@ pub(super) struct Between {
     changed: u64,
 }
 
-impl Between {
+impl StateRange {
     pub(super) fn new(unused: State) -> Self {
         Self {
             most: unused.clone(),

@@ -4,14 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-const DEADLINE: Duration = ms(50);
+const TIMEOUT: Duration = ms(50);
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
 fn pauses() -> Pauses {
-    Pauses::new(DEADLINE)
+    Pauses::new(TIMEOUT)
 }
 
 /// The circuit after these decisions (true: failed), with the least noise.
@@ -120,15 +120,15 @@ fn the_pause_begins_immediately_when_a_probe_fails_early() {
 #[test]
 fn after_a_probe_decided_without_the_backend_the_next_request_is_a_probe() {
     let probed = OPENED_AT_NINE.probe(ms(59), pauses(), 0).unwrap();
-    let spared = probed.probe_spared(ms(60));
+    let release = probed.probe_spared(ms(60));
     assert_eq!(
-        spared,
+        release,
         Circuit::Open {
             probes: 0,
             due: ms(60)
         }
     );
-    assert!(spared.probe(ms(60), pauses(), 0).is_some());
+    assert!(release.probe(ms(60), pauses(), 0).is_some());
 }
 
 #[test]
@@ -212,8 +212,8 @@ proptest! {
         for (wait, noise) in waits {
             now += ms(wait);
             if let Some(probed) = circuit.probe(now, pauses(), noise) {
-                prop_assert!(now >= ends + DEADLINE, "a pause is no shorter than the timeout");
-                (circuit, ends) = (probed, now + DEADLINE);
+                prop_assert!(now >= ends + TIMEOUT, "a pause is no shorter than the timeout");
+                (circuit, ends) = (probed, now + TIMEOUT);
             }
         }
     }

@@ -35,7 +35,7 @@ const OPEN: u8 = 2;
 
 /// The permission to query the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leave {
+pub(crate) enum Permit {
     /// The circuit is closed, and its record is empty. An immediate decision of the backend is then not counted.
     Quiet,
     /// The circuit is closed.
@@ -64,35 +64,35 @@ impl Breaker {
     }
 
     #[inline]
-    pub(super) fn leave_if_closed(&self) -> Option<Leave> {
+    pub(super) fn permit_if_closed(&self) -> Option<Permit> {
         match self.phase.load(Relaxed) {
-            QUIET => Some(Leave::Quiet),
-            CLOSED => Some(Leave::Closed),
+            QUIET => Some(Permit::Quiet),
+            CLOSED => Some(Permit::Closed),
             _ => None,
         }
     }
 
     /// Returns permission to query the backend, or the time until the next probe.
-    pub(super) fn leave(&self, now: impl Fn() -> Duration) -> Result<Leave, Duration> {
-        if let Some(leave) = self.leave_if_closed() {
-            return Ok(leave);
+    pub(super) fn permit(&self, now: impl Fn() -> Duration) -> Result<Permit, Duration> {
+        if let Some(permit) = self.permit_if_closed() {
+            return Ok(permit);
         }
         let now = now();
         self.change(|state| {
             let Some(open_for) = state.circuit.open_for(now) else {
-                return Ok(Leave::Closed);
+                return Ok(Permit::Closed);
             };
             let probed = state.circuit.probe(now, self.pauses, self.noise(now));
             state.circuit = probed.ok_or(open_for)?;
             state.probe += 1;
-            Ok(Leave::Probe(state.probe))
+            Ok(Permit::Probe(state.probe))
         })
     }
 
     /// Records a decision of the backend. With `forget`, a record without failures is cleared.
-    pub(super) fn answered(&self, leave: Leave, now: Duration, forget: bool) -> Option<Change> {
+    pub(super) fn answered(&self, permit: Permit, now: Duration, forget: bool) -> Option<Change> {
         self.change(|state| {
-            if let Leave::Probe(_) = leave {
+            if let Permit::Probe(_) = permit {
                 let closed = state.circuit.is_open().then_some(Change::Closed);
                 state.circuit = Circuit::default();
                 return closed;
@@ -106,10 +106,10 @@ impl Breaker {
     }
 
     /// Records a failure of the backend.
-    pub(super) fn failed(&self, leave: Leave, now: Duration) -> Option<Change> {
+    pub(super) fn failed(&self, permit: Permit, now: Duration) -> Option<Change> {
         let noise = self.noise(now);
         self.change(|state| {
-            if let Leave::Probe(number) = leave {
+            if let Permit::Probe(number) = permit {
                 if number == state.probe {
                     state.circuit = state.circuit.probe_failed(now, self.pauses, noise);
                 }
@@ -124,9 +124,9 @@ impl Breaker {
     }
 
     /// Records that the request was decided without the backend.
-    pub(super) fn spared(&self, leave: Leave, now: Duration) {
+    pub(super) fn release(&self, permit: Permit, now: Duration) {
         self.change(|state| {
-            if leave == Leave::Probe(state.probe) {
+            if permit == Permit::Probe(state.probe) {
                 state.circuit = state.circuit.probe_spared(now);
             }
         });
@@ -134,7 +134,7 @@ impl Breaker {
 
     /// Returns the time until the next probe, or `None` while the circuit is closed.
     pub(super) fn open_for(&self, now: impl FnOnce() -> Duration) -> Option<Duration> {
-        if self.leave_if_closed().is_some() {
+        if self.permit_if_closed().is_some() {
             return None;
         }
         self.change(|state| state.circuit.open_for(now()))

@@ -14,43 +14,43 @@ use tokio::{
 use super::{BackendError, BoxFuture};
 
 /// The default timeout, 50 ms. A server on the same network answers in one or two milliseconds.
-pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A future that awaits a backend's answer until the timeout.
 ///
 /// The mutex is never locked. It makes a future that is only `Send` also `Sync`, so the layer's future is `Sync`
 /// whenever the inner service's future is.
-pub(crate) struct Bounded<T> {
+pub(crate) struct Timeout<T> {
     answer: Mutex<BoxFuture<'static, Result<T, BackendError>>>,
     end: Instant,
-    deadline: Duration,
+    timeout: Duration,
     /// Created when the answer is first pending.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<T> Bounded<T> {
+impl<T> Timeout<T> {
     /// Awaits `answer`. The timeout starts now.
     pub(crate) fn new(
-        deadline: Duration,
+        timeout: Duration,
         answer: BoxFuture<'static, Result<T, BackendError>>,
     ) -> Self {
         Self {
             answer: Mutex::new(answer),
-            end: Instant::now() + deadline,
-            deadline,
+            end: Instant::now() + timeout,
+            timeout,
             timer: None,
         }
     }
 }
 
-impl<T> Future for Bounded<T> {
+impl<T> Future for Timeout<T> {
     type Output = Result<T, BackendError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self {
             answer,
             end,
-            deadline,
+            timeout,
             timer,
         } = &mut *self;
         let answer = answer.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +60,7 @@ impl<T> Future for Bounded<T> {
         let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(*end)));
         // `unconstrained`, so that the timeout fires even if the answer's poll used up tokio's cooperative budget.
         let late = Pin::new(&mut unconstrained(timer.as_mut())).poll(cx);
-        late.map(|()| Err(BackendError::late(*deadline)))
+        late.map(|()| Err(BackendError::timeout(*timeout)))
     }
 }
 
@@ -80,9 +80,9 @@ mod tests {
                 consume_budget().await;
             }
         });
-        let asked = tokio::spawn(Bounded::<()>::new(DEADLINE, busy));
+        let asked = tokio::spawn(Timeout::<()>::new(DEFAULT_TIMEOUT, busy));
         yield_now().await;
-        advance(DEADLINE - Duration::from_millis(1)).await;
+        advance(DEFAULT_TIMEOUT - Duration::from_millis(1)).await;
         for _ in 0..1000 {
             yield_now().await;
         }
@@ -92,25 +92,25 @@ mod tests {
             yield_now().await;
         }
         assert!(asked.is_finished());
-        assert!(asked.await.unwrap().unwrap_err().is_late());
+        assert!(asked.await.unwrap().unwrap_err().is_timeout());
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_at_the_timeout_is_accepted() {
         let began = Instant::now();
         let slow = Box::pin(async {
-            tokio::time::sleep(DEADLINE).await;
+            tokio::time::sleep(DEFAULT_TIMEOUT).await;
             Ok(())
         });
-        assert!(Bounded::new(DEADLINE, slow).await.is_ok());
-        assert_eq!(began.elapsed(), DEADLINE);
+        assert!(Timeout::new(DEFAULT_TIMEOUT, slow).await.is_ok());
+        assert_eq!(began.elapsed(), DEFAULT_TIMEOUT);
         let never = Box::pin(std::future::pending());
         assert!(
-            Bounded::<()>::new(DEADLINE, never)
+            Timeout::<()>::new(DEFAULT_TIMEOUT, never)
                 .await
                 .unwrap_err()
-                .is_late()
+                .is_timeout()
         );
-        assert_eq!(began.elapsed(), 2 * DEADLINE);
+        assert_eq!(began.elapsed(), 2 * DEFAULT_TIMEOUT);
     }
 }

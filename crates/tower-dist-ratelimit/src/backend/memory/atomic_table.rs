@@ -5,16 +5,16 @@ use super::{
 };
 use crate::{
     BuildError, Decision,
-    algorithm::{Ask, OneNumber, When},
+    algorithm::{Now, OneNumber, Take},
 };
 
 /// The keys of one policy whose states are one number each.
-pub(super) struct Numbers<A> {
+pub(super) struct AtomicTable<A> {
     arithmetic: A,
     pub(super) slots: Slots,
 }
 
-impl<A: OneNumber> Numbers<A> {
+impl<A: OneNumber> AtomicTable<A> {
     /// Slots for `capacity` keys.
     ///
     /// # Errors
@@ -28,37 +28,37 @@ impl<A: OneNumber> Numbers<A> {
     #[inline(always)]
     fn at(&self, key: Fingerprint, nanos: u64) -> A::Moment {
         let key = key.bits();
-        self.arithmetic.at(When { nanos, key })
+        self.arithmetic.at(Now { nanos, key })
     }
 
     /// Charges a key whose slot is not in its first line, or that has no slot. Returns the state before the charge.
     #[inline(never)]
-    fn take_elsewhere(&self, key: Fingerprint, now: A::Moment, ask: &Ask<'_>) -> u64 {
-        let charge = &mut |state| charged(&self.arithmetic, state, now, ask);
+    fn take_elsewhere(&self, key: Fingerprint, now: A::Moment, take: &Take<'_>) -> u64 {
+        let charge = &mut |state| after(&self.arithmetic, state, now, take);
         self.slots.update(key, charge)
     }
 }
 
-impl<A: OneNumber> Store for Numbers<A> {
-    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
+impl<A: OneNumber> Store for AtomicTable<A> {
+    fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision) {
         let arithmetic = &self.arithmetic;
         let now = self.at(key, nanos);
         // Most keys are in their first line. The code for other lines is not inlined.
-        let charge = |state| charged(arithmetic, state, now, ask);
+        let charge = |state| after(arithmetic, state, now, take);
         let state = self.slots.swap_first(key, charge);
-        let state = state.unwrap_or_else(|| self.take_elsewhere(key, now, ask));
+        let state = state.unwrap_or_else(|| self.take_elsewhere(key, now, take));
         // Writes the decision after the swap, because the swap waits for all earlier writes.
-        arithmetic.decide_in_place(state, now, ask, out);
+        arithmetic.decide_in_place(state, now, take, out);
     }
 
-    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
+    fn check(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision) {
         let state = self.slots.swap_first(key, |_| None);
         let state = state.unwrap_or_else(|| self.slots.update(key, &mut |_| None));
         let now = self.at(key, nanos);
-        self.arithmetic.decide_in_place(state, now, ask, out);
+        self.arithmetic.decide_in_place(state, now, take, out);
     }
 
-    fn settle(&self, key: Fingerprint, nanos: u64, _: &Ask<'_>, delta: i64) {
+    fn settle(&self, key: Fingerprint, nanos: u64, _: &Take<'_>, delta: i64) {
         let now = self.at(key, nanos);
         self.slots.update(key, &mut |state| {
             let settled = self.arithmetic.settle(state, now, delta);
@@ -78,7 +78,7 @@ impl<A: OneNumber> Store for Numbers<A> {
 
 /// Returns the state after a charge, or `None` if nothing is granted.
 #[inline(always)]
-fn charged<A: OneNumber>(arithmetic: &A, state: u64, now: A::Moment, ask: &Ask<'_>) -> Option<u64> {
-    let granted = arithmetic.granted(state, now, ask);
+fn after<A: OneNumber>(arithmetic: &A, state: u64, now: A::Moment, take: &Take<'_>) -> Option<u64> {
+    let granted = arithmetic.granted(state, now, take);
     (granted > 0).then(|| arithmetic.take(state, now, granted))
 }

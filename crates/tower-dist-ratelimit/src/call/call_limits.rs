@@ -3,19 +3,19 @@ use std::sync::Arc;
 use crate::{
     Quota, RateLimited, RequestPolicy,
     key::KeySink,
-    limits::{Applies, Limits, Outcome, PolicyCharge, Question, Rule},
+    limits::{Applies, Check, Limits, Outcome, PolicyCharge, Rule},
 };
 
 /// The settings and the state of one layer, shared by all its services.
-pub(crate) struct Calls<Req> {
+pub(crate) struct CallLimits<Req> {
     pub(crate) limits: Arc<Limits>,
     pub(super) policies: Vec<RequestPolicy<Req>>,
 }
 
-impl<Req> Calls<Req> {
+impl<Req> CallLimits<Req> {
     /// Returns whether a policy applies to a request, and fills in its charge.
     #[inline]
-    pub(crate) fn look(
+    pub(crate) fn apply(
         &self,
         request: &Req,
     ) -> impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies {
@@ -41,9 +41,9 @@ impl<Req> Calls<Req> {
 
 impl Limits {
     /// Emits the event of an outcome, and turns a rejection into an error.
-    pub(crate) fn admit(&self, outcome: Outcome, question: &Question) -> Result<(), RateLimited> {
-        match self.tell(outcome, question) {
-            Outcome::Reject(reason) => Err(RateLimited::new(&self.rules, question, reason)),
+    pub(crate) fn admit(&self, outcome: Outcome, check: &Check) -> Result<(), RateLimited> {
+        match self.report(outcome, check) {
+            Outcome::Reject(reason) => Err(RateLimited::new(&self.rules, check, reason)),
             Outcome::Pass { .. } | Outcome::Later => Ok(()),
         }
     }
