@@ -11,7 +11,8 @@ use tokio::time::Instant;
 pub(crate) use self::answer::deadline_exceeded;
 pub use self::code::GrpcCode;
 use crate::http::{
-    Dialect, Fault, HttpContext, HttpRequest, HttpResponse, Judged, OutcomeView, ProtocolSettings,
+    Classified, Dialect, Fault, HttpContext, HttpRequest, HttpResponse, OutcomeView,
+    ProtocolSettings,
 };
 use crate::protocol::sealed::Sealed;
 use crate::{Attempt, BuildError, Deadline, Hint, Protocol, Verdict};
@@ -139,12 +140,12 @@ impl Dialect for Grpc {
         Some(GrpcCode::parse(status) as u16)
     }
 
-    fn judge<Res: HttpResponse, E: 'static>(
+    fn classify_outcome<Res: HttpResponse, E: 'static>(
         &self,
         _: &HttpContext,
         attempt: &Attempt,
         outcome: &Result<Res, E>,
-    ) -> Judged<Option<GrpcCode>> {
+    ) -> Classified<Option<GrpcCode>> {
         let response = match outcome {
             Ok(response) => response,
             Err(error) => {
@@ -157,7 +158,7 @@ impl Dialect for Grpc {
                     Fault::Reset(reason) => (Some(code_of_reset(reason)), Verdict::Fatal),
                     Fault::Rejected(_) | Fault::Local | Fault::Unknown => (None, Verdict::Fatal),
                 };
-                return Judged {
+                return Classified {
                     verdict: fault.verdict(attempt, other),
                     rejected: false,
                     code,
@@ -178,7 +179,7 @@ impl Dialect for Grpc {
             (Some(GrpcCode::ResourceExhausted), Some(_)) => Verdict::throttled(),
             _ => Verdict::Fatal,
         };
-        Judged {
+        Classified {
             verdict: hint.map_or(verdict, |hint| verdict.hinted(hint)),
             // A server that forbids a retry may have processed the call.
             rejected: matches!(hint, Some(Hint::Exactly(_))) && verdict != Verdict::Success,

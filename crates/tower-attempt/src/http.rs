@@ -20,7 +20,7 @@ pub(crate) use self::fault::Fault;
 pub use self::head::RequestHead;
 pub use self::message::{HttpRequest, HttpResponse, UrlHash};
 pub(crate) use self::nested::Nested;
-pub(crate) use self::outcome::Judged;
+pub(crate) use self::outcome::Classified;
 pub use self::outcome::{HttpOutcome, OutcomeView};
 pub use self::settings::ProtocolSettings;
 use crate::protocol::sealed::Sealed;
@@ -167,19 +167,19 @@ impl Dialect for Http {
         !(is_retried || status.is_server_error())
     }
 
-    fn judge<Res: HttpResponse, E: 'static>(
+    fn classify_outcome<Res: HttpResponse, E: 'static>(
         &self,
         context: &HttpContext,
         attempt: &Attempt,
         outcome: &Result<Res, E>,
-    ) -> Judged<()> {
+    ) -> Classified<()> {
         let settings = self.settings();
         let response = match outcome {
             Ok(response) => response,
             Err(error) => {
                 let no_redirects = settings.is_some_and(|all| all.no_redirects);
                 let fault = Fault::of(error, context.url_hash.is_some() && !no_redirects);
-                return Judged {
+                return Classified {
                     verdict: fault.verdict(attempt, Verdict::transient()),
                     rejected: false,
                     code: (),
@@ -206,10 +206,10 @@ impl Dialect for Http {
             _ if Self::is_success(response) => Verdict::Success,
             _ => Verdict::Fatal,
         };
-        Judged {
+        Classified {
             verdict: hint.map_or(verdict, |hint| verdict.hinted(hint)),
             rejected: status == StatusCode::TOO_MANY_REQUESTS
-                && settings.is_none_or(|all| !all.spare_429)
+                && settings.is_none_or(|all| !all.retry_429_for_idempotent_only)
                 && response.url_hash() == context.url_hash,
             code: (),
         }

@@ -10,10 +10,10 @@ use tower_dist_ratelimit::{
 };
 
 use crate::{
-    counted::Counted,
+    counter_policy::CounterPolicy,
     items::{Items, Servers},
     key::server,
-    operation::{Operation, Verb},
+    operation::{Action, Operation},
 };
 
 /// A backend that keeps the limits of a whole fleet in Memcached.
@@ -145,16 +145,16 @@ use crate::{
 pub struct Memcached {
     servers: Servers,
     prefix: Arc<str>,
-    registry: Arc<Registry<Kept>>,
+    registry: Arc<Registry<Storage>>,
     /// Corrections of counters that are in progress.
     corrections: Transactions,
     values: Arc<CasBackend<Items>>,
 }
 
 /// How Memcached stores the states of a set of policies.
-enum Kept {
+enum Storage {
     /// The set has one policy, and each of its windows is a counter.
-    Counted(Arc<Counted>),
+    CounterPolicy(Arc<CounterPolicy>),
     /// The states are values of the [`CasBackend`]. These are the policies' ids there.
     Values(Vec<PolicyId>),
 }
@@ -236,7 +236,12 @@ impl Memcached {
     }
 
     /// Returns an operation on the counter of the charge's key.
-    fn operation(&self, rule: &Arc<Counted>, charge: &Charge<'_>, verb: Verb) -> Operation {
+    fn operation(
+        &self,
+        rule: &Arc<CounterPolicy>,
+        charge: &Charge<'_>,
+        action: Action,
+    ) -> Operation {
         let tag = tag(charge.key);
         let mut keyless = Charge::new(charge.policy, &[], charge.cost).up_to(charge.up_to);
         keyless.quota = charge.quota;
@@ -245,7 +250,7 @@ impl Memcached {
             rule: Arc::clone(rule),
             clock: wall_clock,
             tag,
-            verb,
+            action,
             charge: keyless,
         }
     }
@@ -272,11 +277,11 @@ impl Memcached {
             return Ok(Answer::Done(true));
         };
         match self.registry.find(first)? {
-            (Kept::Counted(rule), _) => {
-                let answer = self.operation(rule, first, Verb::Acquire).ask()?;
+            (Storage::CounterPolicy(rule), _) => {
+                let answer = self.operation(rule, first, Action::Acquire).ask()?;
                 Ok(Answer::Later(Box::pin(answer)))
             }
-            (Kept::Values(ids), _) => {
+            (Storage::Values(ids), _) => {
                 let charges = self.renamed(charges, ids)?;
                 Ok(self.values.acquire(&charges, &mut []))
             }
@@ -288,11 +293,11 @@ impl Memcached {
             return Ok(Answer::Done(true));
         };
         match self.registry.find(first)? {
-            (Kept::Counted(rule), _) => {
-                let operation = self.operation(rule, first, Verb::Settle(delta));
+            (Storage::CounterPolicy(rule), _) => {
+                let operation = self.operation(rule, first, Action::Settle(delta));
                 Ok(Answer::Later(self.corrections.settle(vec![operation])?))
             }
-            (Kept::Values(ids), _) => {
+            (Storage::Values(ids), _) => {
                 let charges = self.renamed(charges, ids)?;
                 Ok(self.values.settle(&charges, delta))
             }
@@ -304,14 +309,14 @@ impl Memcached {
         charge: &Charge<'_>,
     ) -> Result<BoxFuture<'static, Result<(), BackendError>>, BackendError> {
         match self.registry.find(charge)? {
-            (Kept::Counted(rule), _) => {
-                let answer = self.operation(rule, charge, Verb::Reset).ask()?;
+            (Storage::CounterPolicy(rule), _) => {
+                let answer = self.operation(rule, charge, Action::Reset).ask()?;
                 Ok(Box::pin(async move {
                     answer.await?;
                     Ok(())
                 }))
             }
-            (Kept::Values(ids), place) => Ok(self.values.reset(ids[place], charge.key)),
+            (Storage::Values(ids), place) => Ok(self.values.reset(ids[place], charge.key)),
         }
     }
 }
@@ -320,13 +325,13 @@ impl Backend for Memcached {
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         self.registry.register(policies, || {
             if let [policy] = policies {
-                let counted = Counted::new(&self.prefix, policy);
+                let counted = CounterPolicy::new(&self.prefix, policy);
                 let counted = counted.map_err(|error| error.in_policy(policy.name()))?;
                 if let Some(counted) = counted {
-                    return Ok(Kept::Counted(Arc::new(counted)));
+                    return Ok(Storage::CounterPolicy(Arc::new(counted)));
                 }
             }
-            Ok(Kept::Values(self.values.register(policies)?))
+            Ok(Storage::Values(self.values.register(policies)?))
         })
     }
 

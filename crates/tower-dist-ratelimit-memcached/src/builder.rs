@@ -179,7 +179,7 @@ impl MemcachedBuilder {
         let targets = self.targets(&prefix)?;
         let links = targets
             .into_iter()
-            .map(|(seed, target)| (seed, Link::later(target)));
+            .map(|(seed, target)| (seed, Link::connect_lazy(target)));
         Ok(Memcached::new(
             links.collect(),
             prefix,

@@ -33,7 +33,7 @@ impl Items {
 
     async fn ask(&self, key: &[u8], command: Command) -> Result<Meta, BackendError> {
         let link = server(&self.servers, &self.tag(key));
-        link.ask(command, None)?.await
+        link.send(command, None)?.await
     }
 }
 

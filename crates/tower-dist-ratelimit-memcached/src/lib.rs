@@ -28,13 +28,13 @@
 mod backend;
 mod builder;
 mod clock;
-mod counted;
+mod counter_policy;
 mod failure;
 mod items;
 mod key;
 mod link;
 mod operation;
-mod pipe;
+mod pipeline;
 mod reply;
 mod request;
 mod target;

@@ -20,7 +20,7 @@ use tower_dist_ratelimit::backend::{
 
 use super::{
     failure,
-    pipe::{Caller, End, Job, Pipe},
+    pipeline::{Caller, Disconnect, Pipeline, QueuedCommand},
     reply::Meta,
     request::Command,
     wire,
@@ -45,7 +45,7 @@ pub(super) struct Link(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    inbox: mpsc::Sender<Job>,
+    inbox: mpsc::Sender<QueuedCommand>,
     health: Arc<Health>,
     runtime: Handle,
 }
@@ -60,7 +60,7 @@ impl Link {
     }
 
     /// Connects in the background. Commands fail until the first connection.
-    pub(super) fn later(target: Target) -> Self {
+    pub(super) fn connect_lazy(target: Target) -> Self {
         Self::spawn(target, Health::waiting(), None)
     }
 
@@ -78,7 +78,7 @@ impl Link {
     }
 
     /// A link and the receiver of its commands.
-    pub(super) fn channel(health: Health, size: usize) -> (Self, mpsc::Receiver<Job>) {
+    pub(super) fn channel(health: Health, size: usize) -> (Self, mpsc::Receiver<QueuedCommand>) {
         let (sender, inbox) = mpsc::channel(size);
         let shared = Shared {
             inbox: sender,
@@ -95,14 +95,14 @@ impl Link {
 
     /// Sends a command. If `caller` is dropped before the connection task writes the command, the command is not sent.
     /// Fails if the queue is full.
-    pub(super) fn ask(
+    pub(super) fn send(
         &self,
         command: Command,
         caller: Option<Caller>,
     ) -> Result<Pending, BackendError> {
         self.check()?;
-        let (job, pending) = self.job(command, caller);
-        self.0.inbox.try_send(job).map_err(|error| match error {
+        let (queued, pending) = self.queued(command, caller);
+        self.0.inbox.try_send(queued).map_err(|error| match error {
             TrySendError::Full(_) => BackendError::busy(format!("{INBOX} requests wait already")),
             TrySendError::Closed(_) => lost(&self.0.health),
         })?;
@@ -111,23 +111,23 @@ impl Link {
 
     /// Sends a command, and waits for room in the queue. Only tasks of accepted requests call this, so their number is
     /// bounded.
-    pub(super) async fn ask_in_turn(&self, command: Command) -> Result<Meta, BackendError> {
+    pub(super) async fn send_in_turn(&self, command: Command) -> Result<Meta, BackendError> {
         self.check()?;
-        let (job, pending) = self.job(command, None);
-        let sent = self.0.inbox.send(job).await;
+        let (queued, pending) = self.queued(command, None);
+        let sent = self.0.inbox.send(queued).await;
         sent.map_err(|_| lost(&self.0.health))?;
         pending.await
     }
 
-    fn job(&self, command: Command, caller: Option<Caller>) -> (Job, Pending) {
+    fn queued(&self, command: Command, caller: Option<Caller>) -> (QueuedCommand, Pending) {
         let (answer, receiver) = oneshot::channel();
-        let job = Job {
+        let queued = QueuedCommand {
             command,
             answer,
             caller,
         };
         let health = Arc::clone(&self.0.health);
-        (job, Pending { receiver, health })
+        (queued, Pending { receiver, health })
     }
 
     /// Fails while there is no connection.
@@ -169,16 +169,16 @@ async fn supervise(
     timeout: Duration,
     mut reconnect: Reconnect<TcpStream>,
     health: Arc<Health>,
-    mut inbox: mpsc::Receiver<Job>,
+    mut inbox: mpsc::Receiver<QueuedCommand>,
     mut stream: Option<TcpStream>,
 ) {
     loop {
         if let Some(stream) = stream.take() {
-            health.rise();
+            health.connected();
             let (read, write) = stream.into_split();
-            let mut pipe = Pipe::new(timeout);
-            let end = pipe.run(read, write, &mut inbox).await;
-            let Some(End {
+            let mut pipeline = Pipeline::new(timeout);
+            let end = pipeline.run(read, write, &mut inbox).await;
+            let Some(Disconnect {
                 reason,
                 had_answers,
             }) = end
@@ -186,8 +186,8 @@ async fn supervise(
                 return;
             };
             // Dropping the pipe fails the commands in flight with this reason.
-            health.fall(reason);
-            drop(pipe);
+            health.disconnected(reason);
+            drop(pipeline);
             if had_answers {
                 reconnect.reset();
             }
@@ -200,8 +200,8 @@ async fn supervise(
 }
 
 /// Fails the queued commands while there is no connection. Returns when the last handle is dropped.
-async fn reject(inbox: &mut mpsc::Receiver<Job>, health: &Health) {
-    while let Some(job) = inbox.recv().await {
-        let _ = job.answer.send(Err(failure::lost(health.reason())));
+async fn reject(inbox: &mut mpsc::Receiver<QueuedCommand>, health: &Health) {
+    while let Some(queued) = inbox.recv().await {
+        let _ = queued.answer.send(Err(failure::lost(health.reason())));
     }
 }

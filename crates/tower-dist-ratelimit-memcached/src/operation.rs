@@ -18,7 +18,7 @@ use tower_dist_ratelimit::{
 
 use super::{
     clock::Clock,
-    counted::{Counted, MOST},
+    counter_policy::{CounterPolicy, MOST},
     failure,
     key::{Key, key},
     link::{Link, Pending},
@@ -38,7 +38,7 @@ const LARGEST: u64 = 1 << 62;
 
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(super) enum Action {
     Acquire,
     Settle(i64),
     Reset,
@@ -48,10 +48,10 @@ pub(super) enum Verb {
 #[derive(Clone)]
 pub(super) struct Operation {
     pub(super) link: Link,
-    pub(super) rule: Arc<Counted>,
+    pub(super) rule: Arc<CounterPolicy>,
     pub(super) clock: Clock,
     pub(super) tag: Tag,
-    pub(super) verb: Verb,
+    pub(super) action: Action,
     /// The charge without its key, for which `tag` stands.
     pub(super) charge: Charge<'static>,
 }
@@ -70,7 +70,7 @@ struct Attempt {
 }
 
 /// The result of an attempt.
-enum Outcome {
+enum AttemptOutcome {
     Decided(JointDecision),
     /// The command added `over` more tokens than the decision grants. They are being taken back.
     Excess {
@@ -103,7 +103,7 @@ impl Open {
     }
 
     /// Completes the operation in a task.
-    fn spawn(&self, attempt: Attempt, outcome: Option<Outcome>) -> JoinHandle<Verdict> {
+    fn spawn(&self, attempt: Attempt, outcome: Option<AttemptOutcome>) -> JoinHandle<Verdict> {
         let operation = Operation::clone(&self.operation);
         let caller = Arc::downgrade(&self.operation);
         let runtime = self.operation.link.runtime();
@@ -133,7 +133,7 @@ impl Operation {
                 return Err(failure::ended());
             };
             let outcome = match open.operation.outcome(&attempt, answer)? {
-                Outcome::Decided(verdict) => return Ok(verdict),
+                AttemptOutcome::Decided(verdict) => return Ok(verdict),
                 outcome => outcome,
             };
             let allowed = outcome.allowed();
@@ -154,14 +154,14 @@ impl Operation {
         let key = self.key(number);
         let limit = self.rule.limit(self.charge.quota);
         let Charge { cost, up_to, .. } = self.charge;
-        let added = match self.verb {
-            Verb::Acquire if cost > 0 && cost <= limit => up_to.max(cost).min(limit),
-            Verb::Settle(delta @ 0..) => delta.unsigned_abs().min(MOST),
+        let added = match self.action {
+            Action::Acquire if cost > 0 && cost <= limit => up_to.max(cost).min(limit),
+            Action::Settle(delta @ 0..) => delta.unsigned_abs().min(MOST),
             _ => 0,
         };
-        let command = match self.verb {
-            Verb::Reset => Command::new("md", &key).end(""),
-            Verb::Settle(delta @ ..0) => {
+        let command = match self.action {
+            Action::Reset => Command::new("md", &key).end(""),
+            Action::Settle(delta @ ..0) => {
                 let refund = delta.unsigned_abs().min(cost).min(MOST);
                 Command::new("ma", &key).flag(" MD D", refund).end("")
             }
@@ -177,7 +177,7 @@ impl Operation {
         };
         Ok(Attempt {
             at: self.rule.server_window().map(|_| Instant::now()),
-            pending: self.link.ask(command, Some(caller))?,
+            pending: self.link.send(command, Some(caller))?,
             nanos,
             number,
             added,
@@ -190,7 +190,7 @@ impl Operation {
         &self,
         attempt: &Attempt,
         answer: Result<Meta, BackendError>,
-    ) -> Result<Outcome, BackendError> {
+    ) -> Result<AttemptOutcome, BackendError> {
         let meta = answer?;
         let count = count(&meta).filter(|_| self.rule.ends(meta.ttl));
         let Attempt {
@@ -200,36 +200,36 @@ impl Operation {
             ..
         } = *attempt;
         if added == 0 {
-            return Ok(Outcome::Decided(match self.verb {
-                Verb::Acquire => {
+            return Ok(AttemptOutcome::Decided(match self.action {
+                Action::Acquire => {
                     let ttl = count.and(meta.ttl);
                     one(self.decide(count.unwrap_or(0), number, ttl, (self.clock)()))
                 }
-                Verb::Settle(_) | Verb::Reset => done(),
+                Action::Settle(_) | Action::Reset => done(),
             }));
         }
         if meta.code == Code::NotStored {
-            return Ok(Outcome::Overtaken);
+            return Ok(AttemptOutcome::Overtaken);
         }
         let Some(before) = count.and_then(|count| count.checked_sub(added)) else {
-            return Ok(Outcome::Foreign);
+            return Ok(AttemptOutcome::Foreign);
         };
-        if let Verb::Settle(_) = self.verb {
-            return Ok(Outcome::Decided(done()));
+        if let Action::Settle(_) = self.action {
+            return Ok(AttemptOutcome::Decided(done()));
         }
         // Decides by the time of the charge. By the present time the window may have ended, and no token would count.
         let decision = self.decide(before, number, meta.ttl, nanos);
         let over = added.saturating_sub(decision.granted);
         if over == 0 {
-            return Ok(Outcome::Decided(one(decision)));
+            return Ok(AttemptOutcome::Decided(one(decision)));
         }
         let command = self.take_back(number, over, meta.cas);
-        Ok(Outcome::Excess {
+        Ok(AttemptOutcome::Excess {
             decision,
             over,
             ttl: meta.ttl,
             cas: meta.cas,
-            taken_back: self.link.ask(command, None).ok(),
+            taken_back: self.link.send(command, None).ok(),
         })
     }
 
@@ -238,7 +238,7 @@ impl Operation {
     async fn complete(
         self,
         mut attempt: Attempt,
-        mut outcome: Option<Outcome>,
+        mut outcome: Option<AttemptOutcome>,
         caller: Weak<Self>,
     ) -> Verdict {
         let mut tries = 0;
@@ -252,15 +252,15 @@ impl Operation {
             };
             let allowed = outcome.allowed();
             let last = match outcome {
-                Outcome::Decided(verdict) => return Ok(verdict),
-                Outcome::Overtaken => Err(BackendError::busy("another process was quicker")),
-                Outcome::Foreign => {
+                AttemptOutcome::Decided(verdict) => return Ok(verdict),
+                AttemptOutcome::Overtaken => Err(BackendError::busy("another process was quicker")),
+                AttemptOutcome::Foreign => {
                     self.delete_foreign(attempt.number).await?;
                     Err(BackendError::busy(
                         "a foreign value is kept where a limit counts",
                     ))
                 }
-                Outcome::Excess {
+                AttemptOutcome::Excess {
                     decision,
                     over,
                     ttl,
@@ -313,7 +313,7 @@ impl Operation {
                 Some(pending) => pending.await?,
                 None => {
                     let command = self.take_back(attempt.number, over, cas);
-                    self.link.ask_in_turn(command).await?
+                    self.link.send_in_turn(command).await?
                 }
             };
             if meta.code != Code::Exists {
@@ -342,14 +342,14 @@ impl Operation {
         let is_foreign = count(&meta).is_none() || !self.rule.ends(meta.ttl);
         if let Some(cas) = meta.cas.filter(|_| is_foreign) {
             let command = Command::new("md", &self.key(number)).flag(" C", cas);
-            self.link.ask_in_turn(command.end("")).await?;
+            self.link.send_in_turn(command.end("")).await?;
         }
         Ok(())
     }
 
     async fn read(&self, number: Option<u64>) -> Result<Meta, BackendError> {
         let command = Command::new("mg", &self.key(number)).end(" v t c");
-        self.link.ask_in_turn(command).await
+        self.link.send_in_turn(command).await
     }
 
     fn key(&self, number: Option<u64>) -> Key {
@@ -363,7 +363,7 @@ impl Operation {
     }
 }
 
-impl Outcome {
+impl AttemptOutcome {
     /// Returns the decision, if excess tokens are being taken back but the request is allowed already.
     fn allowed(&self) -> Option<Decision> {
         match self {

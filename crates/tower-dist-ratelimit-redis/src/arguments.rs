@@ -47,7 +47,7 @@ impl<'a> Arguments<'a> {
 
     pub(super) fn number_of_keys(&self) -> usize {
         let rows = self.with_keys().iter();
-        rows.map(|row| row.call.script.rules.len()).sum()
+        rows.map(|row| row.call.script.policies.len()).sum()
     }
 
     /// Passes each key to `each`. A policy that does not apply to a request has the key of another policy as a placeholder,
@@ -57,7 +57,9 @@ impl<'a> Arguments<'a> {
         for Row { call, .. } in self.with_keys() {
             for number in call.by_policy() {
                 if let Some(ask) = call.asks.get(number.unwrap_or(0)) {
-                    call.script.rules[ask.place].keys.write(&ask.tag, &mut key);
+                    call.script.policies[ask.place]
+                        .keys
+                        .write(&ask.tag, &mut key);
                     each(&key);
                 }
             }
@@ -131,14 +133,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{call::Call, rule::Rule, script::Script};
+    use crate::{call::Call, compiled_policy::CompiledPolicy, script::Script};
     use tower_dist_ratelimit::{Policy, Quota};
 
     /// Requests to one token bucket, of 3 tokens a second, for these keys and costs.
     fn rows(asked: &[(&str, u64)]) -> Rows {
         let policy = Policy::new("p", Quota::per_second(3));
-        let rule = Arc::new(Rule::new("rl", &policy).unwrap());
-        let script = Arc::new(Script::new(vec![rule]));
+        let policy = Arc::new(CompiledPolicy::new("rl", &policy).unwrap());
+        let script = Arc::new(Script::new(vec![policy]));
         let call = |&(key, cost): &(&str, u64)| Call::to_one(&script, key, cost);
         let mut rows = Rows::default();
         asked.iter().map(call).for_each(|call| {

@@ -7,7 +7,9 @@ use tower_dist_ratelimit::{
     },
 };
 
-use crate::{call::Verb, key::Tags, route::Route, rule::Rule, scripts::Scripts};
+use crate::{
+    call::Action, compiled_policy::CompiledPolicy, key::Tags, route::Route, scripts::Scripts,
+};
 
 /// A backend that keeps the limits of a whole fleet in Redis or Valkey.
 ///
@@ -240,11 +242,11 @@ impl Redis {
 
 impl Backend for Redis {
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
-        let rules = policies
+        let compiled = policies
             .iter()
-            .map(|policy| Rule::new(&self.prefix, policy));
+            .map(|policy| CompiledPolicy::new(&self.prefix, policy));
         self.registry.register(policies, || {
-            Ok(Scripts::new(rules.collect::<Result<_, _>>()?))
+            Ok(Scripts::new(compiled.collect::<Result<_, _>>()?))
         })
     }
 
@@ -267,7 +269,7 @@ impl Backend for Redis {
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
         // The refund exceeds the used tokens of any state.
         let all = [Charge::new(policy, key, u64::MAX)];
-        let call = self.call(&all, Verb::Settle(i64::MIN));
+        let call = self.call(&all, Action::Settle(i64::MIN));
         let sent = call.and_then(|call| Ok(self.route.send(call)?));
         Box::pin(async move {
             sent?.await?;

@@ -15,7 +15,7 @@ use super::{
     failure::Failure,
     reply::Replies,
     rows::{Place, Rows},
-    run::may_follow,
+    run::can_follow,
 };
 
 /// Maximum number of rows per call. A row is one request, or a run of equal requests to one bucket. With 32 rows the fixed
@@ -79,7 +79,7 @@ impl Batch {
     pub(super) fn join(self: &Arc<Self>, call: Call) -> (Pending, bool) {
         let mut state = self.lock();
         let last = state.waiters.last().and_then(|last| last.call.as_ref());
-        let follows = last.is_some_and(|last| may_follow(last, &call));
+        let follows = last.is_some_and(|last| can_follow(last, &call));
         state.rows += usize::from(!follows);
         let number = state.waiters.len();
         state.waiters.push(Waiter {
@@ -104,7 +104,7 @@ impl Batch {
     }
 
     /// Closes the batch, and takes its requests out to be sent. A request whose caller has left is not sent.
-    pub(super) fn close(self: Arc<Self>) -> Sending {
+    pub(super) fn close(self: Arc<Self>) -> ClosedBatch {
         let mut state = self.lock();
         let (mut rows, mut requests) = (Rows::default(), 0);
         for waiter in &mut state.waiters {
@@ -115,7 +115,7 @@ impl Batch {
         }
         drop(state);
         self.waiting.fetch_sub(requests, Relaxed);
-        Sending {
+        ClosedBatch {
             batch: Some(self),
             rows,
         }
@@ -151,12 +151,12 @@ impl Batch {
 /// A closed batch, which waits for its answer. If it is dropped without an answer, all its requests fail with the reason of
 /// the lost connection.
 #[derive(Debug)]
-pub(super) struct Sending {
+pub(super) struct ClosedBatch {
     batch: Option<Arc<Batch>>,
     pub(super) rows: Rows,
 }
 
-impl Sending {
+impl ClosedBatch {
     pub(super) fn answer(mut self, row_answers: Result<Vec<RowAnswer>, Failure>) {
         if let Some(batch) = self.batch.take() {
             batch.end(match row_answers {
@@ -167,7 +167,7 @@ impl Sending {
     }
 }
 
-impl Drop for Sending {
+impl Drop for ClosedBatch {
     fn drop(&mut self) {
         if let Some(batch) = self.batch.take() {
             batch.end(Stage::Lost);

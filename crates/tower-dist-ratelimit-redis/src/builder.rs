@@ -6,10 +6,10 @@ use tower_dist_ratelimit::backend::toolkit::{ConnectError, Timeouts, connect_wit
 use super::tls::Tls;
 use super::{
     Redis,
+    connection::{Connection, Dialer},
     link::Link,
     route::{Route, Topology},
     target::{Deployment, Target},
-    wire::{Dialer, Wire},
 };
 
 impl Redis {
@@ -91,11 +91,11 @@ impl Redis {
         C: redis::aio::ConnectionLike + Clone + Send + Sync + 'static,
     {
         check_prefix(prefix)?;
-        let wire = Wire {
+        let connection = Connection {
             commands: Arc::new(connection),
             driver: Box::pin(std::future::pending()),
         };
-        let link = Link::new(Some(wire), None, Timeouts::default());
+        let link = Link::new(Some(connection), None, Timeouts::default());
         Ok(Self::new(Route::One(link), Arc::from(prefix)))
     }
 }
@@ -270,7 +270,7 @@ impl RedisBuilder {
     pub fn connect_lazy(self) -> Result<Redis, ConnectError> {
         let timeouts = self.timeouts;
         let (topology, prefix) = self.topology()?;
-        Ok(Redis::new(Route::later(topology, timeouts), prefix))
+        Ok(Redis::new(Route::connect_lazy(topology, timeouts), prefix))
     }
 
     /// Checks all settings. Returns how to connect, and the prefix.

@@ -4,9 +4,9 @@ use smallvec::SmallVec;
 use tower_dist_ratelimit::{Quota, backend::Charge};
 
 use super::{
+    compiled_policy::{CompiledPolicy, CountUnit},
     key::Tag,
     rate::{MOST_USED, Rate},
-    rule::{Counts, Rule},
     script::Script,
 };
 
@@ -22,32 +22,36 @@ pub(super) struct Call {
 
 impl Call {
     /// Returns the rules of the policies that apply, in the order of `asks`.
-    pub(super) fn rules(&self) -> impl Iterator<Item = &Rule> {
-        self.asks.iter().map(|ask| &*self.script.rules[ask.place])
+    pub(super) fn policies(&self) -> impl Iterator<Item = &CompiledPolicy> {
+        self.asks
+            .iter()
+            .map(|ask| &*self.script.policies[ask.place])
     }
 
     /// Returns one item per policy of the script: the policy's index in `asks`, or `None` if the policy does not apply.
     pub(super) fn by_policy(&self) -> impl Iterator<Item = Option<usize>> {
-        let places = 0..self.script.rules.len();
+        let places = 0..self.script.policies.len();
         places.map(|place| self.asks.iter().position(|ask| ask.place == place))
     }
 
     /// Returns whether all policies of the script apply.
     pub(super) fn is_whole(&self) -> bool {
-        self.asks.len() == self.script.rules.len()
+        self.asks.len() == self.script.policies.len()
     }
 
     /// Returns the slot of the first key. All keys are in the same slot.
     pub(super) fn slot(&self) -> u16 {
-        let mut asks = self.asks.iter().zip(self.rules());
+        let mut asks = self.asks.iter().zip(self.policies());
         asks.next()
-            .map_or(0, |(ask, rule)| rule.keys.slot(&ask.tag))
+            .map_or(0, |(ask, policy)| policy.keys.slot(&ask.tag))
     }
 
     /// Returns the limit of each policy that applies. An item of `quotas` replaces that policy's own quota.
     pub(super) fn limits(&self, quotas: impl Iterator<Item = Option<Quota>>) -> SmallVec<[u64; 2]> {
-        let rules = self.rules().zip(quotas);
-        rules.map(|(rule, quota)| rule.limit(quota)).collect()
+        let policies = self.policies().zip(quotas);
+        policies
+            .map(|(policy, quota)| policy.limit(quota))
+            .collect()
     }
 }
 
@@ -61,7 +65,7 @@ impl Call {
             cost,
         );
         let tag = tower_dist_ratelimit::backend::toolkit::tag(charge.key);
-        let ask = KeyArgs::new(&charge, tag, &script.rules[0], 0, Verb::Acquire);
+        let ask = KeyArgs::new(&charge, tag, &script.policies[0], 0, Action::Acquire);
         Self {
             script: Arc::clone(script),
             asks: SmallVec::from_iter([ask]),
@@ -86,7 +90,7 @@ pub(super) struct KeyArgs {
 
 /// Whether a charge acquires tokens, or corrects an earlier charge by this number of tokens.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Verb {
+pub(super) enum Action {
     Acquire,
     Settle(i64),
 }
@@ -95,20 +99,20 @@ impl KeyArgs {
     pub(super) fn new(
         charge: &Charge<'_>,
         tag: Tag,
-        rule: &Rule,
+        policy: &CompiledPolicy,
         place: usize,
-        verb: Verb,
+        action: Action,
     ) -> Self {
         // A larger cost is always rejected, and the script could not represent it exactly.
         let cost = charge.cost.min(MOST_USED + 1);
         let mut text = SmallVec::new();
         // Writing into memory does not fail.
-        let _ = match verb {
-            Verb::Acquire if charge.up_to <= cost && charge.quota.is_none() => {
+        let _ = match action {
+            Action::Acquire if charge.up_to <= cost && charge.quota.is_none() => {
                 write!(text, "{cost}")
             }
-            Verb::Acquire => write!(text, "{cost} {}", charge.up_to.min(MOST_USED)),
-            Verb::Settle(delta) => {
+            Action::Acquire => write!(text, "{cost} {}", charge.up_to.min(MOST_USED)),
+            Action::Settle(delta) => {
                 let most = i64::try_from(MOST_USED).unwrap_or(i64::MAX);
                 let refund = i64::try_from(cost).unwrap_or(i64::MAX);
                 write!(text, "s{} 0", delta.clamp(-refund, most))
@@ -116,11 +120,11 @@ impl KeyArgs {
         };
         // Under a quota of zero, a token takes a century to drain, and a correction would store the key's state in these
         // units. So a correction is sent without such a quota.
-        let settles = matches!(verb, Verb::Settle(_));
+        let settles = matches!(action, Action::Settle(_));
         if let Some(quota) = charge.quota.filter(|quota| !settles || !quota.is_zero()) {
-            let _ = match rule.counts {
-                Counts::Tokens(_) => write!(text, " {}", rule.limit(Some(quota))),
-                Counts::Units { max_wait } => {
+            let _ = match policy.counts {
+                CountUnit::Tokens(_) => write!(text, " {}", policy.limit(Some(quota))),
+                CountUnit::Units { max_wait } => {
                     let Rate { rate, token, burst } = Rate::nearest(quota).finer(max_wait);
                     write!(text, " {rate} {token} {burst}")
                 }

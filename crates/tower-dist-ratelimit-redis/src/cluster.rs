@@ -18,12 +18,12 @@ use tower_jitter_retry::{Backoff, Jitter};
 use self::slots::{Slots, slots};
 use super::{
     batch::Pending,
+    connection::{CommandSender, Dialer, refused},
     failure::Failure,
     link::Link,
+    queued_call::{Batching, QueuedCall},
     reply::Replies,
     target::Address,
-    wire::{Commands, Dialer, refused},
-    work::{Batching, Work},
 };
 
 /// First and longest pause between queries for the owners of slots. The pauses double while a primary is down. Half of
@@ -40,7 +40,7 @@ pub(super) struct Cluster {
     dialer: Dialer,
     timeouts: Timeouts,
     seeds: Vec<Address>,
-    map: RwLock<Map>,
+    map: RwLock<ClusterMap>,
     /// Notified when the map is out of date.
     stale: Arc<Notify>,
 }
@@ -49,7 +49,7 @@ pub(super) struct Cluster {
 pub(super) type Redirected = BoxFuture<'static, Result<Replies, Failure>>;
 
 #[derive(Default)]
-struct Map {
+struct ClusterMap {
     slots: Slots,
     links: HashMap<Address, Link>,
     /// The reason why the last query for the slots failed at every node. `None` if a node answered.
@@ -63,9 +63,9 @@ impl Cluster {
             dialer,
             timeouts,
             seeds,
-            map: RwLock::new(Map {
+            map: RwLock::new(ClusterMap {
                 problem: Some("the owners of the slots are not known yet".into()),
-                ..Map::default()
+                ..ClusterMap::default()
             }),
             stale: Arc::default(),
         })
@@ -74,7 +74,7 @@ impl Cluster {
     /// Finds the nodes and connects to the primaries. Fails if all primaries are unreachable. If only some are, the backend
     /// retries in the background until they, or the replicas that replace them, are reachable.
     pub(super) async fn open(self: &Arc<Self>) -> Result<(), ConnectError> {
-        let slots = self.ask_nodes().await?;
+        let slots = self.query_nodes().await?;
         self.take_over(slots);
         let links: Vec<Link> = self.read().links.values().cloned().collect();
         // Less than the caller's timeout, so that one silent primary does not make the whole attempt time out.
@@ -108,10 +108,10 @@ impl Cluster {
     }
 
     /// Sends a call to the owner of its slot.
-    pub(super) fn send(self: &Arc<Self>, work: Work) -> Result<Redirected, Failure> {
-        let (cluster, again) = (Arc::clone(self), work.clone());
-        let owner = self.owner(work.slot)?;
-        let pending = self.send_to(&owner, work)?;
+    pub(super) fn send(self: &Arc<Self>, queued: QueuedCall) -> Result<Redirected, Failure> {
+        let (cluster, again) = (Arc::clone(self), queued.clone());
+        let owner = self.owner(queued.slot)?;
+        let pending = self.send_to(&owner, queued)?;
         Ok(Box::pin(async move {
             cluster.follow(owner, pending, again).await
         }))
@@ -122,12 +122,12 @@ impl Cluster {
         &self,
         mut asked: Link,
         mut pending: Pending,
-        mut again: Work,
+        mut again: QueuedCall,
     ) -> Result<Replies, Failure> {
         let slot = again.slot;
         for _ in 0..MOVES {
             // A server that gives one of these answers has not executed the call, so it is safe to send the call again.
-            (asked, again.how) = match pending.await {
+            (asked, again.batching) = match pending.await {
                 Err(Failure::Moved(to)) => {
                     let to = self.resolve(to, &asked);
                     self.write().slots.set(slot, &to);
@@ -137,7 +137,7 @@ impl Cluster {
                 Err(Failure::Ask(to)) => (self.link(&self.resolve(to, &asked)), Batching::Asking),
                 // Perhaps only keys of other requests in the batch are on another node, so this request is sent alone. If its
                 // own keys are on two nodes, the caller splits it.
-                Err(Failure::TryAgain) if again.how == Batching::Together => {
+                Err(Failure::TryAgain) if again.batching == Batching::Together => {
                     (self.owner(slot)?, Batching::Alone)
                 }
                 Err(Failure::NotConnected(why)) => {
@@ -165,8 +165,8 @@ impl Cluster {
         Address { host, ..to }
     }
 
-    fn send_to(&self, link: &Link, work: Work) -> Result<Pending, Failure> {
-        let sent = link.send(work);
+    fn send_to(&self, link: &Link, queued: QueuedCall) -> Result<Pending, Failure> {
+        let sent = link.send(queued);
         if sent.is_err() {
             self.stale.notify_one();
         }
@@ -189,7 +189,7 @@ impl Cluster {
 
     /// Returns the link to a node, and creates the link at the first call.
     fn link(&self, address: &Address) -> Link {
-        let known = |map: &Map| map.links.get(address).cloned();
+        let known = |map: &ClusterMap| map.links.get(address).cloned();
         let map = self.read();
         if let Some(link) = known(&map) {
             return link;
@@ -203,18 +203,18 @@ impl Cluster {
         })
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Map> {
+    fn read(&self) -> RwLockReadGuard<'_, ClusterMap> {
         self.map.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Map> {
+    fn write(&self) -> RwLockWriteGuard<'_, ClusterMap> {
         self.map.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queries the nodes for the owners of the slots, one after the other, until a node answers. Connected nodes come first.
     /// Apart from that the order is random, so that the queries of a fleet spread over the nodes.
-    async fn ask_nodes(&self) -> Result<Slots, ConnectError> {
-        let mut nodes: Vec<(Address, Option<Arc<dyn Commands>>)> = {
+    async fn query_nodes(&self) -> Result<Slots, ConnectError> {
+        let mut nodes: Vec<(Address, Option<Arc<dyn CommandSender>>)> = {
             let map = self.read();
             let commands = |node: &Address| map.links.get(node).and_then(Link::commands);
             let known = map.slots.nodes();
@@ -230,7 +230,7 @@ impl Cluster {
                 Some(_) => self.timeouts.answer,
                 None => self.timeouts.connect / 4,
             };
-            match connect_within(limit, &node, self.ask_node(&node, commands)).await {
+            match connect_within(limit, &node, self.query_node(&node, commands)).await {
                 Ok(slots) => return Ok(slots),
                 Err(error) => why = error,
             }
@@ -238,10 +238,10 @@ impl Cluster {
         Err(why)
     }
 
-    async fn ask_node(
+    async fn query_node(
         &self,
         node: &Address,
-        commands: Option<Arc<dyn Commands>>,
+        commands: Option<Arc<dyn CommandSender>>,
     ) -> Result<Slots, ConnectError> {
         let mut command = redis::cmd("CLUSTER");
         command.arg("SLOTS");
@@ -251,8 +251,8 @@ impl Cluster {
                 answer.map_err(|error| refused(node, error))?
             }
             None => {
-                let wire = self.dialer.clone().connect(node.clone()).await?;
-                wire.ask(node, command).await?
+                let connection = self.dialer.clone().connect(node.clone()).await?;
+                connection.ask(node, command).await?
             }
         };
         slots(answer, node).ok_or_else(|| ConnectError::new(node, "has no slots of a Cluster"))
@@ -294,7 +294,7 @@ async fn keep_fresh(cluster: Weak<Cluster>, stale: Arc<Notify>) {
             let Some(cluster) = cluster.upgrade() else {
                 return;
             };
-            match cluster.ask_nodes().await {
+            match cluster.query_nodes().await {
                 Ok(slots) => cluster.take_over(slots),
                 Err(error) => cluster.write().problem = Some(error.to_string().into()),
             }

@@ -6,9 +6,9 @@ use tokio::time::{Instant, Sleep, sleep};
 use tower_dist_ratelimit::backend::BoxFuture;
 
 use super::{
-    round_trip::{Outcome, run},
+    connection::{Connection, takes_no_writes},
+    round_trip::{CallOutcome, run},
     send_queue::{DueCall, Kind, SendQueue},
-    wire::{Wire, takes_no_writes},
 };
 
 /// Maximum time for which an unsent request waits while calls are in flight. Without this limit, a request to a distant
@@ -21,7 +21,7 @@ const SILENCES: u32 = 2;
 
 /// Why a connection is given up.
 #[derive(Debug)]
-pub(super) struct End {
+pub(super) struct Disconnect {
     pub(super) reason: String,
     /// Whether any call was answered.
     pub(super) had_answers: bool,
@@ -31,7 +31,7 @@ pub(super) struct End {
 /// out when a call ends or a timer fires. With no call in flight, a request is sent immediately.
 pub(super) struct Combiner<'a> {
     send_queue: &'a SendQueue,
-    wire: Wire,
+    connection: Connection,
     timeout: Duration,
     /// Whether a dead connection is replaced.
     reconnects: bool,
@@ -48,19 +48,19 @@ pub(super) struct Combiner<'a> {
 /// A call that has ended. `kind` is `None` if the call was not part of a queue.
 struct Done {
     kind: Option<Kind>,
-    error: Option<Outcome>,
+    error: Option<CallOutcome>,
 }
 
 impl<'a> Combiner<'a> {
     pub(super) fn new(
         send_queue: &'a SendQueue,
-        wire: Wire,
+        connection: Connection,
         timeout: Duration,
         reconnects: bool,
     ) -> Self {
         Self {
             send_queue,
-            wire,
+            connection,
             timeout,
             reconnects,
             calls: FuturesUnordered::new(),
@@ -73,7 +73,7 @@ impl<'a> Combiner<'a> {
     }
 
     /// Sends calls until the connection is dead. Returns `None` if all handles were dropped and the calls in flight have ended.
-    pub(super) async fn run(&mut self) -> Option<End> {
+    pub(super) async fn run(&mut self) -> Option<Disconnect> {
         let (mut is_dead, mut is_closed) = (false, false);
         loop {
             // All handles were dropped, and the last call has ended.
@@ -83,7 +83,7 @@ impl<'a> Combiner<'a> {
             let end = tokio::select! {
                 biased;
                 // The driver moves the bytes. This completes calls.
-                () = &mut self.wire.driver, if !is_dead => {
+                () = &mut self.connection.driver, if !is_dead => {
                     is_dead = true;
                     None
                 }
@@ -92,7 +92,7 @@ impl<'a> Combiner<'a> {
                 () = ready(()), if is_dead => Some("the connection was closed".to_owned()),
                 () = &mut self.timer, if self.timer_is_set => {
                     self.timer_is_set = false;
-                    self.send_queue.take_late(&mut self.due_calls);
+                    self.send_queue.take_overdue(&mut self.due_calls);
                     None
                 }
                 () = self.send_queue.ready(), if !is_closed => {
@@ -102,7 +102,7 @@ impl<'a> Combiner<'a> {
             };
             if let Some(reason) = end {
                 // Dropping the calls in flight fails their requests.
-                return Some(End {
+                return Some(Disconnect {
                     reason,
                     had_answers: self.had_answers,
                 });
@@ -114,7 +114,7 @@ impl<'a> Combiner<'a> {
     fn send(&mut self) {
         for due_call in self.due_calls.drain(..) {
             let kind = due_call.kind;
-            let (commands, timeout) = (Arc::clone(&self.wire.commands), self.timeout);
+            let (commands, timeout) = (Arc::clone(&self.connection.commands), self.timeout);
             self.calls.push(Box::pin(async move {
                 let error = run(due_call, &*commands, timeout).await;
                 Done { kind, error }
@@ -131,21 +131,21 @@ impl<'a> Combiner<'a> {
     fn done(&mut self, done: Done) -> Option<String> {
         let silences = mem::take(&mut self.silences) + 1;
         let end = match &done.error {
-            None | Some(Outcome::Numbers(_)) => {
+            None | Some(CallOutcome::Numbers(_)) => {
                 self.had_answers = true;
                 None
             }
-            Some(Outcome::Silence) if silences < SILENCES => {
+            Some(CallOutcome::TimedOut) if silences < SILENCES => {
                 self.silences = silences;
                 None
             }
-            Some(Outcome::Silence) => {
+            Some(CallOutcome::TimedOut) => {
                 let within = self.timeout;
                 Some(format!(
                     "{SILENCES} consecutive calls had no answer within {within:?}"
                 ))
             }
-            Some(Outcome::Error(error)) => is_dead(error).then(|| error.to_string()),
+            Some(CallOutcome::Error(error)) => is_dead(error).then(|| error.to_string()),
         };
         if end.is_some() && self.reconnects {
             return end;

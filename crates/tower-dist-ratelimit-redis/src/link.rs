@@ -12,14 +12,14 @@ use tower_dist_ratelimit::backend::{
 use super::{
     batch::Pending,
     combiner::Combiner,
+    connection::{CommandSender, Connection},
     failure::Failure,
+    queued_call::QueuedCall,
     send_queue::SendQueue,
-    wire::{Commands, Wire},
-    work::Work,
 };
 
 /// A function that makes one attempt to connect. Each attempt uses the server's present address.
-pub(super) type Connect = Connector<Wire>;
+pub(super) type Connect = Connector<Connection>;
 
 /// A handle on the task that keeps a server connected. The task ends when the last handle was dropped and the calls in
 /// flight have ended.
@@ -33,14 +33,18 @@ struct Shared {
     send_queue: SendQueue,
     health: Arc<Health>,
     /// The present connection, if there is one.
-    open: Mutex<Option<Arc<dyn Commands>>>,
+    open: Mutex<Option<Arc<dyn CommandSender>>>,
 }
 
 impl Link {
-    /// Spawns the task. The link uses `wire` first, and after it the connections that `connect` makes. Without `wire` the
+    /// Spawns the task. The link uses `connection` first, and after it the connections that `connect` makes. Without `connection` the
     /// link is down until the first connection.
-    pub(super) fn new(wire: Option<Wire>, connect: Option<Connect>, timeouts: Timeouts) -> Self {
-        let health = match wire {
+    pub(super) fn new(
+        connection: Option<Connection>,
+        connect: Option<Connect>,
+        timeouts: Timeouts,
+    ) -> Self {
+        let health = match connection {
             Some(_) => Health::up(),
             None => Health::waiting(),
         };
@@ -50,15 +54,15 @@ impl Link {
             health,
             open: Mutex::default(),
         });
-        if let Some(wire) = &wire {
-            shared.rise(wire);
+        if let Some(connection) = &connection {
+            shared.connected(connection);
         }
         let supervisor = Supervisor {
             reconnect: connect.map(|connect| Reconnect::new(connect, timeouts.connect)),
             timeout: timeouts.answer,
             shared: Arc::clone(&shared),
         };
-        let task: BoxFuture<'static, ()> = Box::pin(supervisor.run(wire));
+        let task: BoxFuture<'static, ()> = Box::pin(supervisor.run(connection));
         tokio::spawn(task);
         Self(Arc::new(Handle(shared)))
     }
@@ -68,8 +72,8 @@ impl Link {
     }
 
     /// Sends a call. The returned future can be dropped at any time.
-    pub(super) fn send(&self, work: Work) -> Result<Pending, Failure> {
-        self.shared().send_queue.enqueue(work)
+    pub(super) fn send(&self, queued: QueuedCall) -> Result<Pending, Failure> {
+        self.shared().send_queue.enqueue(queued)
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -77,7 +81,7 @@ impl Link {
     }
 
     /// Returns the present connection, for a command outside of the send queue.
-    pub(super) fn commands(&self) -> Option<Arc<dyn Commands>> {
+    pub(super) fn commands(&self) -> Option<Arc<dyn CommandSender>> {
         self.shared().open().clone()
     }
 
@@ -109,46 +113,46 @@ impl Drop for Handle {
 }
 
 impl Shared {
-    fn open(&self) -> MutexGuard<'_, Option<Arc<dyn Commands>>> {
+    fn open(&self) -> MutexGuard<'_, Option<Arc<dyn CommandSender>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records a new connection.
-    fn rise(&self, wire: &Wire) {
-        *self.open() = Some(Arc::clone(&wire.commands));
+    fn connected(&self, connection: &Connection) {
+        *self.open() = Some(Arc::clone(&connection.commands));
         self.send_queue.open();
-        self.health.rise();
+        self.health.connected();
     }
 
     /// Records that there is no connection. Sets the reason first, because pending requests fail with this reason.
-    fn fall(&self, reason: String) {
-        self.health.fall(reason);
+    fn disconnected(&self, reason: String) {
+        self.health.disconnected(reason);
         *self.open() = None;
-        self.send_queue.shut();
+        self.send_queue.disconnect();
     }
 }
 
 /// The task behind a link.
 struct Supervisor {
-    reconnect: Option<Reconnect<Wire>>,
+    reconnect: Option<Reconnect<Connection>>,
     /// Maximum time for an answer.
     timeout: Duration,
     shared: Arc<Shared>,
 }
 
 impl Supervisor {
-    async fn run(mut self, mut wire: Option<Wire>) {
+    async fn run(mut self, mut connection: Option<Connection>) {
         let shared = &*self.shared;
         loop {
-            if let Some(wire) = wire.take() {
-                shared.rise(&wire);
+            if let Some(connection) = connection.take() {
+                shared.connected(&connection);
                 let reconnects = self.reconnect.is_some();
                 let mut combiner =
-                    Combiner::new(&shared.send_queue, wire, self.timeout, reconnects);
+                    Combiner::new(&shared.send_queue, connection, self.timeout, reconnects);
                 let Some(end) = combiner.run().await else {
                     return;
                 };
-                shared.fall(end.reason);
+                shared.disconnected(end.reason);
                 if let Some(reconnect) = &mut self.reconnect
                     && end.had_answers
                 {
@@ -159,7 +163,7 @@ impl Supervisor {
                 return;
             };
             tokio::select! {
-                made = reconnect.run(&shared.health) => wire = Some(made),
+                made = reconnect.run(&shared.health) => connection = Some(made),
                 () = shared.send_queue.closed() => return,
             }
         }
@@ -170,7 +174,7 @@ impl Drop for Supervisor {
     /// Fails all requests. A request can come from a remaining handle only if the task ended with its runtime.
     fn drop(&mut self) {
         let reason = "the tokio runtime that it was made on has ended";
-        self.shared.fall(reason.to_owned());
+        self.shared.disconnected(reason.to_owned());
     }
 }
 

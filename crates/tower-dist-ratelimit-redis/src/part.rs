@@ -10,7 +10,7 @@ use tower_dist_ratelimit::{
 };
 
 use super::{
-    call::{Call, KeyArgs, Verb},
+    call::{Action, Call, KeyArgs},
     failure::Failure,
     route::Route,
     script::Script,
@@ -21,12 +21,12 @@ use super::{
 pub(super) struct Part {
     pub(super) route: Route,
     pub(super) call: Call,
-    pub(super) charges: SmallVec<[Placed; 2]>,
+    pub(super) charges: SmallVec<[PlacedCharge; 2]>,
 }
 
 /// The fields of a charge that a [`Call`] does not have.
 #[derive(Clone)]
-pub(super) struct Placed {
+pub(super) struct PlacedCharge {
     /// The index of the charge in the request.
     pub(super) place: usize,
     pub(super) quota: Option<Quota>,
@@ -48,13 +48,19 @@ impl TransactionPart for Part {
     }
 
     fn refund(&self, granted: impl Iterator<Item = u64>) -> Self {
-        let asks = self.call.asks.iter().zip(self.call.rules());
+        let asks = self.call.asks.iter().zip(self.call.policies());
         let asks = asks.zip(&self.charges).zip(granted);
-        let asks = asks.map(|(((ask, rule), placed), granted)| {
+        let asks = asks.map(|(((ask, policy), placed), granted)| {
             let mut charge = Charge::new(PolicyId::new(0), b"", granted);
             charge.quota = placed.quota;
             // `KeyArgs::new` bounds a refund by the cost of the charge, which is the number of granted tokens here.
-            KeyArgs::new(&charge, ask.tag, rule, ask.place, Verb::Settle(i64::MIN))
+            KeyArgs::new(
+                &charge,
+                ask.tag,
+                policy,
+                ask.place,
+                Action::Settle(i64::MIN),
+            )
         });
         Self {
             call: Call {
@@ -70,7 +76,7 @@ impl TransactionPart for Part {
     fn split(&self, failure: &Failure) -> Option<Vec<Self>> {
         let is_apart = matches!(failure, Failure::TryAgain) && self.charges.len() > 1;
         let asks = self.call.asks.iter().zip(&self.charges);
-        let one = |(ask, charge): (&KeyArgs, &Placed)| Self {
+        let one = |(ask, charge): (&KeyArgs, &PlacedCharge)| Self {
             route: self.route.clone(),
             call: Call {
                 script: Arc::clone(&charge.single),

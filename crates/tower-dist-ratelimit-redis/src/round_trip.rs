@@ -5,26 +5,26 @@ use tokio::time::timeout;
 
 use super::{
     arguments::{Arguments, row_answers},
+    connection::CommandSender,
     failure::Failure,
     rows::Rows,
     send_queue::DueCall,
-    wire::Commands,
 };
 
 /// The outcome of a call.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum CallOutcome {
     Numbers(Vec<i64>),
     Error(RedisError),
     /// The answer timed out. The server may have executed the call, so it is not resent.
-    Silence,
+    TimedOut,
 }
 
-impl Outcome {
+impl CallOutcome {
     fn failure(&self, limit: Duration) -> Failure {
         match self {
             Self::Error(error) => error.into(),
-            Self::Silence => Failure::new(format_args!("no answer from Redis within {limit:?}")),
+            Self::TimedOut => Failure::new(format_args!("no answer from Redis within {limit:?}")),
             Self::Numbers(_) => Failure::new("an answer of another length than expected"),
         }
     }
@@ -33,17 +33,17 @@ impl Outcome {
 /// Sends a call and answers its requests. Returns the outcome if the server gave no valid answer.
 pub(super) async fn run(
     due_call: DueCall,
-    commands: &dyn Commands,
+    commands: &dyn CommandSender,
     limit: Duration,
-) -> Option<Outcome> {
+) -> Option<CallOutcome> {
     let DueCall { batch, asking, .. } = due_call;
     let outcome = match timeout(limit, decide(&batch.rows, commands, asking)).await {
-        Err(_) => Outcome::Silence,
+        Err(_) => CallOutcome::TimedOut,
         Ok(answer) => answer
             .and_then(numbers)
-            .map_or_else(Outcome::Error, Outcome::Numbers),
+            .map_or_else(CallOutcome::Error, CallOutcome::Numbers),
     };
-    if let Outcome::Numbers(numbers) = &outcome
+    if let CallOutcome::Numbers(numbers) = &outcome
         && let Some(row_answers) = row_answers(&batch.rows, numbers)
     {
         batch.answer(Ok(row_answers));
@@ -67,7 +67,7 @@ fn numbers(answer: Value) -> RedisResult<Vec<i64>> {
 }
 
 /// Calls the script of these rows.
-async fn decide(rows: &Rows, commands: &dyn Commands, asking: bool) -> RedisResult<Value> {
+async fn decide(rows: &Rows, commands: &dyn CommandSender, asking: bool) -> RedisResult<Value> {
     let Some(script) = rows.0.first().map(|row| &row.call.script) else {
         return Ok(Value::Array(Vec::new()));
     };
@@ -113,7 +113,7 @@ mod tests {
         asked: Mutex<Vec<String>>,
     }
 
-    impl Commands for Server {
+    impl CommandSender for Server {
         fn send(&self, command: Cmd, _: bool) -> BoxFuture<'static, RedisResult<Value>> {
             let packed = String::from_utf8(command.get_packed_command()).unwrap();
             let name = packed.lines().nth(2).unwrap().to_owned();

@@ -11,13 +11,13 @@ use super::{
     batch::Pending,
     call::Call,
     cluster::{Cluster, Redirected},
+    connection::Dialer,
     failure::Failure,
     link::{Connect, Link},
+    queued_call::{Batching, QueuedCall},
     reply::verdict,
     sentinel::MonitoredPrimary,
     target::{Deployment, Target},
-    wire::Dialer,
-    work::{Batching, Work},
 };
 
 /// The way to the server that decides.
@@ -31,7 +31,7 @@ pub(super) enum Route {
 
 /// The future of a script's answer to one request. On a single server the future is not boxed, because the box would cost as
 /// much as the wait.
-type Answers = Either<Pending, Redirected>;
+type ReplyFuture = Either<Pending, Redirected>;
 
 /// How to connect to a target.
 pub(super) enum Topology {
@@ -89,7 +89,7 @@ impl Route {
     }
 
     /// Connects in the background.
-    pub(super) fn later(topology: Topology, timeouts: Timeouts) -> Self {
+    pub(super) fn connect_lazy(topology: Topology, timeouts: Timeouts) -> Self {
         match topology {
             Topology::One(connect) => Self::One(Link::new(None, Some(connect), timeouts)),
             Topology::Cluster(cluster) => {
@@ -114,13 +114,21 @@ impl Route {
     }
 
     /// Sends a call. In a Cluster, all its keys must be in one slot.
-    pub(super) fn send(&self, call: Call) -> Result<Answers, Failure> {
-        let how = Batching::Together;
+    pub(super) fn send(&self, call: Call) -> Result<ReplyFuture, Failure> {
+        let batching = Batching::Together;
         Ok(match self {
-            Self::One(link) => Either::Left(link.send(Work { call, slot: 0, how })?),
+            Self::One(link) => Either::Left(link.send(QueuedCall {
+                call,
+                slot: 0,
+                batching,
+            })?),
             Self::Cluster(cluster) => {
                 let slot = call.slot();
-                Either::Right(cluster.send(Work { call, slot, how })?)
+                Either::Right(cluster.send(QueuedCall {
+                    call,
+                    slot,
+                    batching,
+                })?)
             }
         })
     }

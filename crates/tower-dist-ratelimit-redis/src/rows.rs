@@ -1,4 +1,4 @@
-use super::{call::Call, run::may_follow};
+use super::{call::Call, run::can_follow};
 
 /// Requests to one script that go out in one call.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,7 @@ impl Rows {
     /// Adds a request: to the last row if the request continues its run, otherwise as a new row.
     pub(super) fn push(&mut self, call: Call) -> Place {
         match self.0.last_mut() {
-            Some(last) if may_follow(&last.call, &call) => last.times += 1,
+            Some(last) if can_follow(&last.call, &call) => last.times += 1,
             _ => self.0.push(Row { call, times: 1 }),
         }
         let rank = self.0.last().map_or(0, |row| row.times - 1);

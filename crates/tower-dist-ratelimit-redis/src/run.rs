@@ -11,7 +11,7 @@ use super::{
 };
 
 /// Returns whether a request can join the run of the request before it.
-pub(super) fn may_follow(before: &Call, call: &Call) -> bool {
+pub(super) fn can_follow(before: &Call, call: &Call) -> bool {
     let ([before], [ask]) = (&before.asks[..], &call.asks[..]) else {
         return false;
     };

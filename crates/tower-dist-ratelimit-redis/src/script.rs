@@ -1,8 +1,8 @@
 use std::{fmt::Write, sync::Arc};
 
 use super::{
+    compiled_policy::CompiledPolicy,
     rate::{MOST_USED, Rate},
-    rule::Rule,
     source::{self, fill},
 };
 
@@ -16,7 +16,7 @@ const SLACK: u64 = 2;
 /// A script that decides on requests to several policies together.
 #[derive(Debug)]
 pub(super) struct Script {
-    pub(super) rules: Vec<Arc<Rule>>,
+    pub(super) policies: Vec<Arc<CompiledPolicy>>,
     pub(super) lua: String,
     /// The SHA-1 of `lua`. The server caches the script under this hash.
     pub(super) sha: String,
@@ -25,47 +25,47 @@ pub(super) struct Script {
 }
 
 impl Script {
-    pub(super) fn new(rules: Vec<Arc<Rule>>) -> Self {
-        Self::with_clock(rules, source::CLOCK, SLACK)
+    pub(super) fn new(policies: Vec<Arc<CompiledPolicy>>) -> Self {
+        Self::with_clock(policies, source::CLOCK, SLACK)
     }
 
     /// Makes a script that uses this clock, and this slack instead of [`SLACK`].
-    pub(super) fn with_clock(rules: Vec<Arc<Rule>>, clock: &str, slack: u64) -> Self {
+    pub(super) fn with_clock(policies: Vec<Arc<CompiledPolicy>>, clock: &str, slack: u64) -> Self {
         let everywhere = [
             ("FURTHEST", FURTHEST),
             ("SLACK", slack),
             ("MOST", (1 << 53) - 1),
         ];
-        let alone = match &rules[..] {
-            [one] => one.alone.as_ref(),
+        let single = match &policies[..] {
+            [one] => one.single.as_ref(),
             _ => None,
         };
-        let lua = match alone {
-            Some(alone) => [clock, &fill(&alone.lua, &everywhere)].concat(),
-            None => Self::together(&rules, clock, &fill(source::COMMON, &everywhere)),
+        let lua = match single {
+            Some(single) => [clock, &fill(&single.lua, &everywhere)].concat(),
+            None => Self::together(&policies, clock, &fill(source::COMMON, &everywhere)),
         };
         let sha = redis::Script::new(&lua).get_hash().to_owned();
-        let runs = alone.map(|alone| alone.rate);
+        let runs = single.map(|single| single.rate);
         Self {
-            rules,
+            policies,
             lua,
             sha,
             runs,
         }
     }
 
-    fn together(rules: &[Arc<Rule>], clock: &str, common: &str) -> String {
+    fn together(policies: &[Arc<CompiledPolicy>], clock: &str, common: &str) -> String {
         let mut lua = [clock, common].concat();
         lua.push_str("local policies, asks = {}, {}\n");
-        for (number, rule) in rules.iter().enumerate() {
+        for (number, policy) in policies.iter().enumerate() {
             let _ = write!(
                 lua,
                 "do\n{}  policies[{n}] = {{ open = open, decide = decide, take = take, settle = settle, save = save, quota = quota, adopt = adopt }}\n  asks[{n}] = {{}}\nend\n",
-                rule.lua,
+                policy.lua,
                 n = number + 1,
             );
         }
-        lua.push_str(&source::DECIDE.replace("POLICIES", &rules.len().to_string()));
+        lua.push_str(&source::DECIDE.replace("POLICIES", &policies.len().to_string()));
         lua
     }
 }
@@ -76,7 +76,7 @@ impl Script {
     pub(super) fn of_five() -> Arc<Self> {
         let policy =
             tower_dist_ratelimit::Policy::new("p", tower_dist_ratelimit::Quota::per_second(5));
-        let rule = Rule::new("rl", &policy).into_iter().map(Arc::new);
-        Arc::new(Self::new(rule.collect()))
+        let policy = CompiledPolicy::new("rl", &policy).into_iter().map(Arc::new);
+        Arc::new(Self::new(policy.collect()))
     }
 }

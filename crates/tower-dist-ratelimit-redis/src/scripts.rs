@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::{rule::Rule, script::Script};
+use super::{compiled_policy::CompiledPolicy, script::Script};
 
 /// The scripts of a set of policies: one script for each policy, and one for several policies together.
 ///
@@ -15,13 +15,15 @@ pub(super) struct Scripts {
 }
 
 impl Scripts {
-    pub(super) fn new(rules: Vec<Rule>) -> Self {
-        let rules: Vec<Arc<Rule>> = rules.into_iter().map(Arc::new).collect();
-        let single = rules.iter().map(|rule| Script::new(vec![Arc::clone(rule)]));
+    pub(super) fn new(policies: Vec<CompiledPolicy>) -> Self {
+        let policies: Vec<Arc<CompiledPolicy>> = policies.into_iter().map(Arc::new).collect();
+        let single = policies
+            .iter()
+            .map(|policy| Script::new(vec![Arc::clone(policy)]));
         let single: Vec<Arc<Script>> = single.map(Arc::new).collect();
         let whole = match &single[..] {
             [only] => Arc::clone(only),
-            _ => Arc::new(Script::new(rules)),
+            _ => Arc::new(Script::new(policies)),
         };
         Self { single, whole }
     }

@@ -12,10 +12,10 @@ use tower_dist_ratelimit::backend::toolkit::Health;
 
 use self::queue::{LONGEST, Queue};
 use super::{
-    batch::{Batch, Pending, Sending},
+    batch::{Batch, ClosedBatch, Pending},
     call::Call,
     failure::Failure,
-    work::{Batching, Work},
+    queued_call::{Batching, QueuedCall},
 };
 
 /// Number of queues above which an idle queue is removed.
@@ -51,7 +51,7 @@ struct Queues {
 /// A call to send.
 #[derive(Debug)]
 pub(super) struct DueCall {
-    pub(super) batch: Sending,
+    pub(super) batch: ClosedBatch,
     pub(super) asking: bool,
     /// `None` if the call did not come from a queue.
     pub(super) kind: Option<Kind>,
@@ -70,17 +70,21 @@ impl SendQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts a request. `work.how` selects whether it is sent together with others or alone.
-    pub(super) fn enqueue(&self, work: Work) -> Result<Pending, Failure> {
+    /// Accepts a request. `queued.batching` selects whether it is sent together with others or alone.
+    pub(super) fn enqueue(&self, queued: QueuedCall) -> Result<Pending, Failure> {
         let mut state = self.lock();
         if !state.is_open {
             drop(state);
             return Err(Failure::NotConnected(self.health.reason().into()));
         }
-        let Work { call, slot, how } = work;
-        let (pending, is_due) = match how {
+        let QueuedCall {
+            call,
+            slot,
+            batching,
+        } = queued;
+        let (pending, is_due) = match batching {
             Batching::Together => state.join(call, slot, &self.health)?,
-            _ => state.enqueue_alone(call, how, &self.health)?,
+            _ => state.enqueue_alone(call, batching, &self.health)?,
         };
         drop(state);
         if is_due {
@@ -116,7 +120,7 @@ impl SendQueue {
     }
 
     /// Takes out the waiting requests of all kinds. The timer calls this after the maximum wait.
-    pub(super) fn take_late(&self, due_calls: &mut Vec<DueCall>) {
+    pub(super) fn take_overdue(&self, due_calls: &mut Vec<DueCall>) {
         let mut state = self.lock();
         let waiting = state.queues.iter().filter(|(_, queue)| !queue.is_empty());
         let kinds: Vec<Kind> = waiting.map(|(&kind, _)| kind).collect();
@@ -131,14 +135,14 @@ impl SendQueue {
     }
 
     /// Records that the connection is lost. All unsent requests fail with the reason in [`Health`].
-    pub(super) fn shut(&self) {
+    pub(super) fn disconnect(&self) {
         let mut state = self.lock();
         state.is_open = false;
         state.due.clear();
         let (queues, alone) = (mem::take(&mut state.queues), mem::take(&mut state.alone));
         drop(state);
         drop(alone);
-        queues.into_values().for_each(Queue::shut);
+        queues.into_values().for_each(Queue::disconnect);
     }
 
     /// Records that all handles were dropped.
@@ -164,7 +168,7 @@ impl Queues {
         let kind = (Arc::as_ptr(&call.script).addr(), slot);
         let queue = self.queues.entry(kind).or_default();
         let pending = queue.join(call, health)?;
-        let is_due = !queue.is_due && queue.has_news() && queue.may_go();
+        let is_due = !queue.is_due && queue.should_check() && queue.can_send();
         if is_due {
             queue.is_due = true;
             self.due.push(kind);
@@ -172,7 +176,7 @@ impl Queues {
         Ok((pending, is_due))
     }
 
-    fn enqueue_alone(&mut self, call: Call, how: Batching, health: &Arc<Health>) -> Enqueued {
+    fn enqueue_alone(&mut self, call: Call, batching: Batching, health: &Arc<Health>) -> Enqueued {
         if self.alone.len() >= LONGEST {
             return Err(Failure::Full);
         }
@@ -180,7 +184,7 @@ impl Queues {
         let (pending, _) = batch.join(call);
         self.alone.push(DueCall {
             batch: batch.close(),
-            asking: how == Batching::Asking,
+            asking: batching == Batching::Asking,
             kind: None,
         });
         Ok((pending, true))

@@ -6,8 +6,8 @@ use tokio::time::timeout;
 use tower_dist_ratelimit::backend::toolkit::{ConnectError, connect_within};
 
 use super::{
+    connection::{Connection, Dialer, text},
     target::Address,
-    wire::{Dialer, Wire, text},
 };
 
 /// Time for one sentinel and the primary that it names. After this time, the next sentinel is queried concurrently.
@@ -29,7 +29,7 @@ impl MonitoredPrimary {
     ///
     /// A sentinel that is isolated from the others can name an old primary. So if a sentinel or its primary fails or is slow,
     /// the next sentinel is queried.
-    pub(super) async fn dial(&self) -> Result<Wire, ConnectError> {
+    pub(super) async fn dial(&self) -> Result<Connection, ConnectError> {
         let mut why = ConnectError::new(&self.name, "has no sentinels");
         let mut sentinels = self.sentinels.iter();
         let mut attempts = FuturesUnordered::new();
@@ -41,7 +41,7 @@ impl MonitoredPrimary {
                 None => Ok(attempts.next().await),
             };
             match ended {
-                Ok(Some(Ok(wire))) => return Ok(wire),
+                Ok(Some(Ok(connection))) => return Ok(connection),
                 Ok(Some(Err(error))) => why = error,
                 Ok(None) => return Err(why),
                 Err(_) => {}
@@ -49,20 +49,20 @@ impl MonitoredPrimary {
         }
     }
 
-    async fn dial_by(&self, sentinel: &Address) -> Result<Wire, ConnectError> {
+    async fn dial_by(&self, sentinel: &Address) -> Result<Connection, ConnectError> {
         let primary = connect_within(PATIENCE, sentinel, self.ask(sentinel)).await?;
         self.dialer.clone().dial(primary).await
     }
 
     async fn ask(&self, sentinel: &Address) -> Result<Address, ConnectError> {
-        let wire = self
+        let connection = self
             .sentinel_dialer
             .clone()
             .connect(sentinel.clone())
             .await?;
         let mut command = redis::cmd("SENTINEL");
         command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
-        let answer = wire.ask(sentinel, command).await?;
+        let answer = connection.ask(sentinel, command).await?;
         let address = match answer {
             Value::Array(parts) => address(parts),
             _ => None,

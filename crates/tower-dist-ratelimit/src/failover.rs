@@ -143,7 +143,7 @@ impl Failover {
         match (change, error) {
             (Some(Change::Opened), Some(error)) => {
                 #[cfg(feature = "tracing")]
-                tracing::warn!(name = self.emitter.name(), %error, on_failure = ?self.on_failure, "rate-limit circuit opened: the failure mode decides");
+                tracing::warn!(name = self.emitter.name(), %error, failure_mode = ?self.on_failure, "rate-limit circuit opened: the failure mode decides");
                 self.emitter.emit(|| Event::CircuitOpened(error));
             }
             (Some(Change::Closed), _) => {

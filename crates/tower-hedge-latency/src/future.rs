@@ -11,7 +11,7 @@ use tower_attempt::{Attempt, Observe, Outcomes, Record, Requests};
 use tower_service::Service;
 
 pub(crate) use self::race::Race;
-use crate::elsewhere::Elsewhere;
+use crate::destination::HedgeDestination;
 use crate::losers::Losers;
 
 type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
@@ -49,7 +49,7 @@ where
     S: Service<Req> + Clone,
     P: Outcomes<Req, S::Response, S::Error>,
     O: Observe,
-    A: Elsewhere<S, Req>,
+    A: HedgeDestination<S, Req>,
     L: Losers<S::Future, Attempt = H>,
 {
     type Output = Outcome<S, Req>;
@@ -110,7 +110,7 @@ where
         };
         // Losers are dropped or moved to the background before the caller receives the outcome.
         if decisive != Attempt::PRIMARY {
-            race.losers.lose(this.primary.as_mut());
+            race.losers.dispose(this.primary.as_mut());
         }
         if let Some(failure) = this.failure.take() {
             race.losers.discard(*failure);

@@ -7,7 +7,7 @@ use tower_attempt::layer::{Live, Parts};
 use tower_attempt::{BuildError, Grpc};
 
 pub use self::builder::HedgeLayerBuilder;
-use crate::elsewhere::Anywhere;
+use crate::destination::Anywhere;
 use crate::losers::Cancel;
 use crate::settings::{Config, Settings};
 use crate::{Hedge, HedgeCounts, HedgeHandle, NoObserver};

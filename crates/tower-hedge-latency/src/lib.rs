@@ -145,7 +145,7 @@
 
 mod class;
 mod counters;
-mod elsewhere;
+mod destination;
 mod estimator;
 mod future;
 mod guard;
@@ -178,9 +178,9 @@ pub use tower_attempt::{
 pub use tower_attempt::{Grpc, GrpcCode, GrpcOutcome};
 
 pub use self::counters::HedgeCounts;
-pub use self::elsewhere::{Alternates, Anywhere};
+pub use self::destination::{Alternates, Anywhere};
 #[cfg(feature = "http")]
-pub use self::elsewhere::{Chosen, Spread, UsedEndpoints};
+pub use self::destination::{Chosen, Spread, UsedEndpoints};
 pub use self::future::ResponseFuture;
 pub use self::handle::HedgeHandle;
 pub use self::info::HedgeInfo;

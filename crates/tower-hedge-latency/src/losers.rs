@@ -19,7 +19,7 @@ pub trait Losers<F: Future> {
 
     /// Disposes of an attempt because another attempt won. If the attempt is left in place, the caller drops it right
     /// after this call.
-    fn lose(&self, _attempt: Pin<&mut Option<Self::Attempt>>) {}
+    fn dispose(&self, _attempt: Pin<&mut Option<Self::Attempt>>) {}
 
     /// Disposes of the outcome of a failed attempt that the caller will not receive.
     fn discard(&self, _failure: F::Output) {}

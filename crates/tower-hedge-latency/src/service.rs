@@ -6,7 +6,7 @@ use tower_attempt::layer::{Current, Parts};
 use tower_attempt::{Attempt, Deadline, Generic, LayerKind, Mode, Observe, Outcomes, Record};
 use tower_service::Service;
 
-use crate::elsewhere::{Anywhere, Elsewhere};
+use crate::destination::{Anywhere, HedgeDestination};
 use crate::future::Race;
 use crate::losers::{Cancel, Losers};
 use crate::settings::Settings;
@@ -27,7 +27,7 @@ where
     S: Service<Req> + Clone,
     P: Outcomes<Req, S::Response, S::Error> + Clone,
     O: Observe,
-    A: Elsewhere<S, Req> + Clone,
+    A: HedgeDestination<S, Req> + Clone,
     L: Losers<S::Future> + Clone,
 {
     type Response = S::Response;

@@ -60,7 +60,7 @@ where
                 }
                 let failed = match polled {
                     Poll::Ready(outcome) => {
-                        let verdict = this.call.judge(&outcome);
+                        let verdict = this.call.classify_outcome(&outcome);
                         if matches!(verdict, Verdict::Success) {
                             this.call.succeed();
                             if this.call.attempt == Attempt::PRIMARY {

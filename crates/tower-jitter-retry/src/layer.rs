@@ -320,7 +320,7 @@ impl<O, T> RetryLayerBuilder<Http, O, T> {
     /// A 429 is retried for every method, POST included, because most servers send 429 before they process a request.
     /// Use this setting for a server that may send 429 later.
     pub fn retry_429_for_idempotent_only(self) -> Self {
-        self.rule(|settings| settings.spare_429 = true)
+        self.rule(|settings| settings.retry_429_for_idempotent_only = true)
     }
 
     /// Declares that the client below follows no redirects, so that its errors refer to the original request.

@@ -1,7 +1,7 @@
 use http::{Extensions, Method, Uri};
 
 use super::message::UrlHash;
-use super::outcome::Judged;
+use super::outcome::Classified;
 use super::{HttpResponse, Nested, OutcomeView};
 use crate::{Attempt, AttemptKind, Budget, Deadline, HedgeOverride, RetryOverride};
 
@@ -49,7 +49,7 @@ impl HttpContext {
         &'a self,
         attempt: &Attempt,
         outcome: &'a Result<Res, E>,
-        judged: Judged<C>,
+        judged: Classified<C>,
     ) -> Option<OutcomeView<'a, C>> {
         Some(OutcomeView {
             request: self.request.as_deref()?,

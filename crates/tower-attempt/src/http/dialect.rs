@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Method};
 
-use super::outcome::Judged;
+use super::outcome::Classified;
 use super::{HEDGE_ATTEMPT, HttpContext, HttpRequest, HttpResponse, Nested, ProtocolSettings};
 use crate::errors::chain;
 use crate::{
@@ -67,12 +67,12 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
 
     /// Classifies an outcome by the standard rules.
     #[doc(hidden)]
-    fn judge<Res: HttpResponse, E: 'static>(
+    fn classify_outcome<Res: HttpResponse, E: 'static>(
         &self,
         context: &HttpContext,
         attempt: &Attempt,
         outcome: &Result<Res, E>,
-    ) -> Judged<Self::Code>;
+    ) -> Classified<Self::Code>;
 
     #[doc(hidden)]
     #[must_use]
@@ -117,7 +117,7 @@ fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
     context: &HttpContext,
     attempt: &Attempt,
     outcome: &Result<Res, E>,
-    judged: Judged<D::Code>,
+    judged: Classified<D::Code>,
 ) -> Verdict {
     let is_proven = judged.verdict.claims_proof();
     let rule = dialect.settings().and_then(|all| all.classify.as_ref());
@@ -268,7 +268,7 @@ where
                 Verdict::Success
             }
             _ => {
-                let judged = self.judge(context, attempt, outcome);
+                let judged = self.classify_outcome(context, attempt, outcome);
                 decide(self, context, attempt, outcome, judged)
             }
         }
@@ -291,7 +291,7 @@ where
         attempt: &Attempt,
         answer: &Result<Res, E>,
     ) -> Verdict {
-        let judged = Judged {
+        let judged = Classified {
             verdict: Verdict::timeout(),
             rejected: false,
             code: D::timeout(),
@@ -307,7 +307,7 @@ where
         outcome: &Result<Res, E>,
     ) -> Option<Duration> {
         let rule = self.settings()?.backoff.as_ref()?;
-        let judged = self.judge(context, attempt, outcome);
+        let judged = self.classify_outcome(context, attempt, outcome);
         rule(retry, context.view(attempt, outcome, judged)?)
     }
 

@@ -8,7 +8,7 @@ use crate::{Attempt, Verdict};
 
 /// The result of the standard rules.
 #[derive(Clone, Copy, Debug)]
-pub struct Judged<C> {
+pub struct Classified<C> {
     /// The verdict. [`Verdict::Unprocessed`] and [`Verdict::not_sent`] are proof.
     pub(crate) verdict: Verdict,
     /// Whether the server rejected the request before any work, so that any request is safe to resend.

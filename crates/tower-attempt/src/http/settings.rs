@@ -10,7 +10,7 @@ use crate::{Budgets, BuildError, Verdict};
 /// A user's rule about requests.
 type Predicate = Arc<dyn Fn(RequestHead<'_>) -> bool + Send + Sync>;
 /// A user's rule that names the key of a request.
-type KeyOf = Arc<dyn for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync>;
+type KeyFn = Arc<dyn for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync>;
 /// A user's rule that classifies outcomes.
 type Rule<C> = Arc<dyn Fn(OutcomeView<'_, C>) -> Verdict + Send + Sync>;
 /// A user's rule that chooses a delay.
@@ -32,13 +32,13 @@ pub struct ProtocolSettings<C> {
     /// Requests that may be hedged, besides those that the protocol allows.
     pub hedge_unsafe_if: Option<Predicate>,
     /// The key of a request's class.
-    pub key: Option<KeyOf>,
+    pub key: Option<KeyFn>,
     /// The budgets of extra attempts, and the key of a request's budget.
-    pub budgets: Option<(Budgets, KeyOf)>,
+    pub budgets: Option<(Budgets, KeyFn)>,
     /// Statuses to retry in addition to the default ones.
     pub retry_statuses: Vec<StatusCode>,
     /// Whether a 429 is retried only if the request is idempotent.
-    pub spare_429: bool,
+    pub retry_429_for_idempotent_only: bool,
     /// Whether the client below follows no redirects.
     pub no_redirects: bool,
     /// Generates an `Idempotency-Key` for each request that needs one.

@@ -91,7 +91,7 @@ impl Observe for Observed {
             true => request(),
             false => RequestLine::default(),
         };
-        let mut record = CallRecord(Box::new(Facts {
+        let mut record = CallRecord(Box::new(CallFacts {
             observer: Arc::clone(&self.0),
             call: CallInfo {
                 layer,
@@ -115,9 +115,9 @@ impl Observe for Observed {
 
 /// The record of an observed call.
 #[expect(missing_debug_implementations, reason = "only layers see it")]
-pub struct CallRecord(Box<Facts>);
+pub struct CallRecord(Box<CallFacts>);
 
-struct Facts {
+struct CallFacts {
     observer: Arc<dyn Observer>,
     call: CallInfo,
     in_flight: Vec<InFlight>,
@@ -147,7 +147,7 @@ impl InFlight {
     }
 }
 
-impl Facts {
+impl CallFacts {
     fn end(&self, ended: &InFlight, verdict: Option<Verdict>, outcome: AttemptOutcome<'_>) {
         let event = Event::AttemptEnded {
             attempt: ended.attempt,

@@ -114,13 +114,16 @@ fn a_rule_of_http_does_not_shorten_the_wait_of_a_rejection() {
         let mut request = Request::new(Empty::<Bytes>::new());
         *request.method_mut() = method;
         let context = rules.context(&request);
-        let judge = |error: BoxError| {
+        let classify_outcome = |error: BoxError| {
             let outcome = Err::<Response<()>, _>(error);
             let attempt = &Attempt::PRIMARY;
             Outcomes::<Request<Empty<Bytes>>, _, _>::classify(&rules, &context, attempt, &outcome)
         };
-        assert_eq!(judge(boxed(Some(WAIT))), Verdict::not_sent().after(WAIT));
-        assert!(!judge(boxed(None)).is_retry());
+        assert_eq!(
+            classify_outcome(boxed(Some(WAIT))),
+            Verdict::not_sent().after(WAIT)
+        );
+        assert!(!classify_outcome(boxed(None)).is_retry());
     }
 }
 

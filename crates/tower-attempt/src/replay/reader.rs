@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body::{Body, SizeHint};
 
 use super::Interrupted;
-use super::readers::Id;
+use super::readers::ReaderId;
 use super::record::{BodyRecord, Item, Next};
 
 /// Reads the recorded frames of a body, then its source: the original body.
@@ -15,7 +15,7 @@ use super::record::{BodyRecord, Item, Next};
 /// Each reader polls the source for itself, so a reader that stalls delays no other reader.
 pub(super) struct Reader<B, E> {
     record: Arc<BodyRecord<B, E>>,
-    id: Id,
+    id: ReaderId,
     /// The number of bytes of data that this reader has returned.
     read: u64,
     /// Whether this reader has returned its end or its error.
@@ -111,7 +111,7 @@ impl<B, E> Drop for Reader<B, E> {
 /// A source that one reader has taken out of the record to poll it.
 struct Polling<'a, B, E> {
     record: &'a BodyRecord<B, E>,
-    id: Id,
+    id: ReaderId,
     /// `None` after the poll, or while another reader polls the source.
     source: Option<B>,
 }

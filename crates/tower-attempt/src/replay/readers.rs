@@ -1,19 +1,19 @@
 /// The number of a reader, in the order in which readers joined.
-pub(super) type Id = u32;
+pub(super) type ReaderId = u32;
 
 /// The readers of a record, the oldest first. A reader that was dropped or interrupted is not among them.
 #[derive(Debug, Default)]
 pub(super) struct Readers {
     /// Stored in place, because most records have one reader.
-    first: Option<Place>,
-    others: Vec<Place>,
-    next: Id,
+    first: Option<ReaderState>,
+    others: Vec<ReaderState>,
+    next: ReaderId,
 }
 
 /// A reader's position in the record.
 #[derive(Debug)]
-pub(super) struct Place {
-    pub(super) id: Id,
+pub(super) struct ReaderState {
+    pub(super) id: ReaderId,
     /// The index of the reader's next frame among the recorded frames.
     pub(super) position: usize,
     /// Whether the reader's attempt has ended. The client may still read the body, to keep the connection usable.
@@ -22,10 +22,10 @@ pub(super) struct Place {
 
 impl Readers {
     /// Adds a reader that begins with the first frame.
-    pub(super) fn add(&mut self) -> Id {
+    pub(super) fn add(&mut self) -> ReaderId {
         let id = self.next;
         self.next += 1;
-        let place = Place {
+        let place = ReaderState {
             id,
             position: 0,
             over: false,
@@ -37,16 +37,16 @@ impl Readers {
         id
     }
 
-    pub(super) fn retain(&mut self, keep: impl Fn(&Place) -> bool) {
+    pub(super) fn retain(&mut self, keep: impl Fn(&ReaderState) -> bool) {
         self.first.take_if(|reader| !keep(reader));
         self.others.retain(keep);
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Place> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ReaderState> {
         self.first.iter().chain(&self.others)
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Place> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut ReaderState> {
         self.first.iter_mut().chain(&mut self.others)
     }
 
@@ -55,7 +55,7 @@ impl Readers {
     }
 
     /// Returns the oldest reader whose attempt has not ended.
-    pub(super) fn oldest_live(&self) -> Option<Id> {
+    pub(super) fn oldest_live(&self) -> Option<ReaderId> {
         let live = self.iter().find(|reader| !reader.over);
         live.map(|reader| reader.id)
     }

@@ -8,7 +8,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::Interrupted;
 use super::frame::Recorded;
-use super::readers::{Id, Readers};
+use super::readers::{ReaderId, Readers};
 use super::wakers::Wakers;
 
 /// A source and its recorded frames, shared by its readers and by the saved request.
@@ -77,7 +77,7 @@ pub(super) struct RecordState<B, E> {
     /// `None` while a reader polls it, and when it has ended or failed.
     source: Option<B>,
     /// The id of the reader that is to receive the source's error, and that error.
-    error: Option<(Id, E)>,
+    error: Option<(ReaderId, E)>,
     /// Whether a reader wanted to poll the source while another reader had taken it.
     missed: bool,
     ended: bool,
@@ -92,11 +92,11 @@ pub(super) struct RecordState<B, E> {
     limit: usize,
     readers: Readers,
     /// The waker of the only reader. The source holds a clone of this waker.
-    lone_waker: Option<(Id, Waker)>,
+    lone_waker: Option<(ReaderId, Waker)>,
     /// The wakers of all readers, from the time when a second reader has joined. The source holds this as its waker.
     wakers: Option<Arc<Wakers>>,
     /// The reader that polled the source, if all other readers have to be woken.
-    waking: Option<Id>,
+    waking: Option<ReaderId>,
     // Values to be dropped while no lock is held.
     old_frames: VecDeque<Recorded>,
     old_source: Option<B>,
@@ -116,7 +116,7 @@ impl<B, E> RecordState<B, E> {
     ///
     /// `is_mute` is true if the body's error type cannot express an interruption. The client of an interrupted mute reader
     /// would wait forever, so a mute reader does not join while an earlier attempt may interrupt it.
-    pub(super) fn join(&mut self, others_ended: bool, is_mute: bool) -> Option<Id> {
+    pub(super) fn join(&mut self, others_ended: bool, is_mute: bool) -> Option<ReaderId> {
         let is_safe = others_ended || self.ended || self.readers.is_empty();
         if !self.saved || is_mute && !is_safe {
             return None;
@@ -135,7 +135,7 @@ impl<B, E> RecordState<B, E> {
     }
 
     /// Removes a reader that is dropped.
-    pub(super) fn leave(&mut self, id: Id) {
+    pub(super) fn leave(&mut self, id: ReaderId) {
         self.readers.retain(|reader| reader.id != id);
         self.old_waker = match &self.wakers {
             Some(wakers) => wakers.lock().remove(&id),
@@ -154,13 +154,13 @@ impl<B, E> RecordState<B, E> {
     }
 
     /// Interrupts all readers, and forbids further readers. Reader `id` calls this, and has taken the source.
-    pub(super) fn abort(&mut self, id: Id) {
+    pub(super) fn abort(&mut self, id: ReaderId) {
         self.waking = Some(id);
         self.readers.retain(|_| false);
         self.close();
     }
 
-    pub(super) fn is_ended(&self, id: Id) -> bool {
+    pub(super) fn is_ended(&self, id: ReaderId) -> bool {
         let mut readers = self.readers.iter();
         let has_all = readers.any(|reader| reader.id == id && reader.position == self.frames.len());
         self.ended && has_all
@@ -187,7 +187,7 @@ impl<B, E> RecordState<B, E> {
 
 impl<B, E: From<Interrupted>> RecordState<B, E> {
     /// Gives a reader its next recorded frame, if there is one. Otherwise registers `waker` and takes out the source.
-    pub(super) fn next(&mut self, id: Id, waker: &Waker) -> Next<B, E> {
+    pub(super) fn next(&mut self, id: ReaderId, waker: &Waker) -> Next<B, E> {
         let Some(reader) = self.readers.iter_mut().find(|reader| reader.id == id) else {
             let error = self.error.take_if(|(receiver, _)| *receiver == id);
             let error = error.map_or_else(|| Interrupted.into(), |(_, error)| error);
@@ -217,7 +217,7 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
     /// Takes back the source that reader `id` polled, with the result of the poll. Returns the reader's own result.
     pub(super) fn settle(
         &mut self,
-        id: Id,
+        id: ReaderId,
         source: Option<B>,
         polled: Poll<Item<E>>,
         ended: bool,
@@ -240,7 +240,7 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
     }
 
     /// Records the frame that reader `id` got from the source, if another reader may need it.
-    fn record(&mut self, id: Id, frame: Frame<Bytes>) -> Result<Frame<Bytes>, E> {
+    fn record(&mut self, id: ReaderId, frame: Frame<Bytes>) -> Result<Frame<Bytes>, E> {
         if !self.saved && self.readers.iter().nth(1).is_none() {
             return Ok(frame);
         }
@@ -271,7 +271,7 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
     ///
     /// If all attempts have ended, their clients read only to keep their connections. The result is then `None` if a later
     /// attempt may need the body, and otherwise the oldest reader.
-    fn winner(&self) -> Option<Id> {
+    fn winner(&self) -> Option<ReaderId> {
         let oldest = self.readers.iter().next().filter(|_| !self.saved);
         self.readers
             .oldest_live()
@@ -282,7 +282,7 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
     ///
     /// The oldest attempt in flight receives the error. If all attempts of a call fail, the caller gets the failure of the
     /// oldest attempt, which should name the cause.
-    fn fail(&mut self, id: Id, error: E) -> Result<Frame<Bytes>, E> {
+    fn fail(&mut self, id: ReaderId, error: E) -> Result<Frame<Bytes>, E> {
         let oldest = self.readers.oldest_live().unwrap_or(id);
         self.abort(id);
         if oldest == id {

@@ -3,7 +3,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-use super::readers::Id;
+use super::readers::ReaderId;
 
 /// The wakers of all readers that wait for the source. As a waker, it wakes all of them, whichever reader polled the
 /// source last.
@@ -11,15 +11,15 @@ use super::readers::Id;
 /// This type has an allocation and a lock of its own. The source keeps it as a waker, so it must not own the source. A
 /// wake must not need the lock under which readers look for frames.
 #[derive(Debug, Default)]
-pub(super) struct Wakers(Mutex<BTreeMap<Id, Waker>>);
+pub(super) struct Wakers(Mutex<BTreeMap<ReaderId, Waker>>);
 
 impl Wakers {
-    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<Id, Waker>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<ReaderId, Waker>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes all readers except `id`, whose waker stays registered.
-    pub(super) fn wake_others(&self, id: Id) {
+    pub(super) fn wake_others(&self, id: ReaderId) {
         let mut waiting = self.lock();
         let mut others = mem::take(&mut *waiting);
         waiting.extend(others.remove_entry(&id));

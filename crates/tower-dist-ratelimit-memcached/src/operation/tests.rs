@@ -17,19 +17,19 @@ use tower_dist_ratelimit::{
 };
 
 use super::*;
-use crate::pipe::{End, Pipe};
+use crate::pipeline::{Disconnect, Pipeline};
 
 /// A verdict that a task waits for.
 type Task = JoinHandle<Verdict>;
 
 /// An operation on a key of this policy: 3 tokens, or up to 5.
-fn operation(link: &Link, policy: &Policy, verb: Verb) -> Operation {
+fn operation(link: &Link, policy: &Policy, action: Action) -> Operation {
     Operation {
         link: link.clone(),
-        rule: Arc::new(Counted::new("rl", policy).unwrap().unwrap()),
+        rule: Arc::new(CounterPolicy::new("rl", policy).unwrap().unwrap()),
         clock: wall_clock,
         tag: tag(b"k"),
-        verb,
+        action,
         charge: Charge::new(PolicyId::new(0), b"", 3).up_to(5),
     }
 }
@@ -38,17 +38,17 @@ fn operation(link: &Link, policy: &Policy, verb: Verb) -> Operation {
 fn operations(link: &Link) -> Vec<Operation> {
     let policy = || Policy::new("p", Quota::per_hour(5));
     let mut operations = Vec::new();
-    for verb in [
-        Verb::Acquire,
-        Verb::Settle(-2),
-        Verb::Settle(2),
-        Verb::Reset,
+    for action in [
+        Action::Acquire,
+        Action::Settle(-2),
+        Action::Settle(2),
+        Action::Reset,
     ] {
         for policy in [
             policy().fixed_window_from_first_request(),
             policy().fixed_window(),
         ] {
-            operations.push(operation(link, &policy, verb));
+            operations.push(operation(link, &policy, action));
         }
     }
     operations
@@ -59,7 +59,7 @@ struct Wire {
     server: DuplexStream,
     link: Link,
     /// Why the connection was given up.
-    end: JoinHandle<Option<End>>,
+    end: JoinHandle<Option<Disconnect>>,
 }
 
 impl Wire {
@@ -68,7 +68,7 @@ impl Wire {
         let (link, mut jobs) = Link::channel(Health::up(), 8);
         let end = tokio::spawn(async move {
             let (read, write) = split(client);
-            Pipe::new(Duration::from_secs(5))
+            Pipeline::new(Duration::from_secs(5))
                 .run(read, write, &mut jobs)
                 .await
         });
@@ -76,7 +76,7 @@ impl Wire {
     }
 
     fn send(&self, policy: &Policy) -> Task {
-        let operation = operation(&self.link, policy, Verb::Acquire);
+        let operation = operation(&self.link, policy, Action::Acquire);
         tokio::spawn(operation.ask().unwrap())
     }
 

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use crate::{target::Address, wire::text};
+use crate::{connection::text, target::Address};
 
 /// Number of slots in a Cluster.
 const SLOTS: usize = 16_384;

@@ -10,7 +10,7 @@ use tokio::{sync::oneshot, time::timeout};
 use tower_dist_ratelimit::backend::{BoxFuture, toolkit::ConnectError};
 
 use super::*;
-use crate::{call::Call, script::Script, work::Batching};
+use crate::{call::Call, queued_call::Batching, script::Script};
 
 const PATIENCE: Timeouts = Timeouts {
     connect: Duration::MAX,
@@ -24,7 +24,7 @@ struct Server {
     away: Mutex<Duration>,
 }
 
-impl Commands for Server {
+impl CommandSender for Server {
     fn send(&self, _: Cmd, _: bool) -> BoxFuture<'static, RedisResult<Value>> {
         let less = |n: usize| n.checked_sub(1);
         let order = Ordering::Relaxed;
@@ -68,7 +68,7 @@ impl Lab {
         })
     }
 
-    fn attempt(&self) -> Result<Wire, ConnectError> {
+    fn attempt(&self) -> Result<Connection, ConnectError> {
         let mut attempts = self.attempts.lock().unwrap();
         attempts.push(Instant::now());
         assert!(attempts.len() < 1000, "without a pause");
@@ -77,8 +77,8 @@ impl Lab {
         }
         let (end, ends) = oneshot::channel();
         *self.end.lock().unwrap() = Some(end);
-        Ok(Wire {
-            commands: Arc::clone(&self.server) as Arc<dyn Commands>,
+        Ok(Connection {
+            commands: Arc::clone(&self.server) as Arc<dyn CommandSender>,
             driver: Box::pin(async {
                 let _ = ends.await;
             }),
@@ -92,12 +92,18 @@ impl Lab {
 
 /// Sends a request, and waits for the answer.
 async fn ask(link: &Link) -> Result<(), Failure> {
-    let (call, slot, how) = (
+    let (call, slot, batching) = (
         Call::to_one(&Script::of_five(), "k", 1),
         0,
         Batching::Together,
     );
-    link.send(Work { call, slot, how })?.await.map(|_| ())
+    link.send(QueuedCall {
+        call,
+        slot,
+        batching,
+    })?
+    .await
+    .map(|_| ())
 }
 
 async fn up(link: &Link) {
@@ -208,8 +214,13 @@ async fn two_concurrent_requests_wait_for_one_round_trip_and_a_third_for_five_mi
     let script = Script::of_five();
     let enqueue = |key| {
         let call = Call::to_one(&script, key, 1);
-        let (slot, how) = (0, Batching::Together);
-        link.send(Work { call, slot, how }).unwrap()
+        let (slot, batching) = (0, Batching::Together);
+        link.send(QueuedCall {
+            call,
+            slot,
+            batching,
+        })
+        .unwrap()
     };
     let began = Instant::now();
     let first = enqueue("a");

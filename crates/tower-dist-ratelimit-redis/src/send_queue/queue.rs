@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tower_dist_ratelimit::backend::toolkit::Health;
 
 use crate::{
-    batch::{Batch, MOST_ROWS, Pending, Sending},
+    batch::{Batch, ClosedBatch, MOST_ROWS, Pending},
     call::Call,
     failure::Failure,
 };
@@ -69,23 +69,23 @@ impl Queue {
     }
 
     /// Returns whether a call can go out now.
-    pub(super) fn may_go(&self) -> bool {
-        !self.is_empty() && (self.calls < FREE_CALLS || (self.calls < CALLS && self.may_follow()))
+    pub(super) fn can_send(&self) -> bool {
+        !self.is_empty() && (self.calls < FREE_CALLS || (self.calls < CALLS && self.can_follow()))
     }
 
     /// Returns whether another call can go out while the free calls are in flight.
-    fn may_follow(&self) -> bool {
-        self.is_much() || self.sent.is_none_or(|sent| sent.elapsed() >= PATIENCE)
+    fn can_follow(&self) -> bool {
+        self.has_many() || self.sent.is_none_or(|sent| sent.elapsed() >= PATIENCE)
     }
 
-    fn is_much(&self) -> bool {
+    fn has_many(&self) -> bool {
         !self.full.is_empty() || self.waiting.load(Relaxed) >= MANY
     }
 
-    /// Returns whether the last request is a reason to check [`may_go`](Self::may_go), which reads the clock. Below [`MANY`]
+    /// Returns whether the last request is a reason to check [`can_send`](Self::can_send), which reads the clock. Below [`MANY`]
     /// waiting requests, only the first one, the second, the fourth and so on are a reason.
-    pub(super) fn has_news(&self) -> bool {
-        self.waiting.load(Relaxed).is_power_of_two() || self.is_much()
+    pub(super) fn should_check(&self) -> bool {
+        self.waiting.load(Relaxed).is_power_of_two() || self.has_many()
     }
 
     /// Adds a request.
@@ -108,8 +108,8 @@ impl Queue {
     }
 
     /// Takes out the next call to send now.
-    pub(super) fn take(&mut self) -> Option<Sending> {
-        while self.may_go() {
+    pub(super) fn take(&mut self) -> Option<ClosedBatch> {
+        while self.can_send() {
             let batch = self.full.pop_front().or_else(|| self.open.take())?.close();
             // A batch that all callers have left is not sent.
             if !batch.rows.0.is_empty() {
@@ -131,7 +131,7 @@ impl Queue {
     }
 
     /// Fails all unsent requests, because the connection is lost: dropping a closed batch fails its requests.
-    pub(super) fn shut(self) {
+    pub(super) fn disconnect(self) {
         for batch in self.full.into_iter().chain(self.open) {
             drop(batch.close());
         }

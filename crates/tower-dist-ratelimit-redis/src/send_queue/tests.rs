@@ -26,14 +26,18 @@ impl Lab {
         }
     }
 
-    fn work(&self, key: &str, how: Batching) -> Work {
+    fn queued(&self, key: &str, batching: Batching) -> QueuedCall {
         let call = Call::to_one(&self.script, key, 1);
-        Work { call, slot: 0, how }
+        QueuedCall {
+            call,
+            slot: 0,
+            batching,
+        }
     }
 
     fn enqueue(&self, key: &str) -> Pending {
         self.send_queue
-            .enqueue(self.work(key, Batching::Together))
+            .enqueue(self.queued(key, Batching::Together))
             .unwrap()
     }
 
@@ -204,8 +208,8 @@ async fn a_request_is_woken_by_its_answer_and_by_the_end_of_the_connection() {
     let (mut sent, mut unsent) = (spawn(lab.enqueue("a")), None);
     let due_calls = lab.take();
     let _ = (sent.poll(), unsent.insert(spawn(lab.enqueue("b"))).poll());
-    lab.send_queue.health.fall("it is over".to_owned());
-    lab.send_queue.shut();
+    lab.send_queue.health.disconnected("it is over".to_owned());
+    lab.send_queue.disconnect();
     drop(due_calls);
     for mut lost in [sent, unsent.unwrap()] {
         assert!(lost.is_woken());
@@ -214,7 +218,7 @@ async fn a_request_is_woken_by_its_answer_and_by_the_end_of_the_connection() {
         };
         assert_eq!(&*why, "it is over");
     }
-    let refused = lab.send_queue.enqueue(lab.work("a", Batching::Together));
+    let refused = lab.send_queue.enqueue(lab.queued("a", Batching::Together));
     assert!(matches!(refused, Err(Failure::NotConnected(_))));
     // A new connection has no calls in flight.
     lab.send_queue.open();
@@ -228,11 +232,11 @@ async fn a_call_that_has_to_go_alone_goes_alone() {
     let _busy = lab.busy();
     let alone = lab
         .send_queue
-        .enqueue(lab.work("a", Batching::Alone))
+        .enqueue(lab.queued("a", Batching::Alone))
         .unwrap();
     let asking = lab
         .send_queue
-        .enqueue(lab.work("a", Batching::Asking))
+        .enqueue(lab.queued("a", Batching::Asking))
         .unwrap();
     let waits = lab.enqueue("a");
     let due_calls = lab.take();
@@ -256,7 +260,7 @@ async fn a_queue_is_bounded_and_a_request_without_a_caller_takes_no_place() {
         let mut there = Vec::new();
         while let Ok(pending) = lab
             .send_queue
-            .enqueue(lab.work(&there.len().to_string(), Batching::Together))
+            .enqueue(lab.queued(&there.len().to_string(), Batching::Together))
         {
             there.push(pending);
         }

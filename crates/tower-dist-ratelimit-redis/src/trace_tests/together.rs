@@ -9,10 +9,10 @@ use tower_dist_ratelimit::{
 
 use super::{clock::Clock, lab::Lab, same::same, step::Step};
 use crate::{
-    call::{Call, KeyArgs, Verb},
+    call::{Action, Call, KeyArgs},
+    compiled_policy::CompiledPolicy,
     key::Tag,
     reply::verdict,
-    rule::Rule,
     script::Script,
 };
 
@@ -32,12 +32,12 @@ fn policy(name: &str, algorithm: Algorithm, quota: Quota, dynamic: bool) -> Poli
     }
 }
 
-fn rule(policy: &Policy) -> Arc<Rule> {
-    Arc::new(Rule::new("rl", policy).unwrap())
+fn compiled(policy: &Policy) -> Arc<CompiledPolicy> {
+    Arc::new(CompiledPolicy::new("rl", policy).unwrap())
 }
 
-fn script(rules: Vec<Arc<Rule>>) -> Script {
-    Script::with_clock(rules, CLOCK, SLACK)
+fn script(policies: Vec<Arc<CompiledPolicy>>) -> Script {
+    Script::with_clock(policies, CLOCK, SLACK)
 }
 
 /// Returns the sixteen bits of a key's hash that the scripts use.
@@ -66,10 +66,11 @@ impl Pending {
             };
             let ours = verdict(&replies, limits);
             prop_assert_eq!(ours.decisions.len(), theirs.len());
-            for ((ours, theirs), rule) in ours.decisions.iter().zip(theirs).zip(&call.script.rules)
+            for ((ours, theirs), policy) in
+                ours.decisions.iter().zip(theirs).zip(&call.script.policies)
             {
                 prop_assert!(
-                    same(ours, theirs, rule.dynamic),
+                    same(ours, theirs, policy.dynamic),
                     "at {now}: redis {ours:?}, rust {theirs:?}"
                 );
             }
@@ -125,7 +126,7 @@ impl Together {
             .iter()
             .enumerate()
             .map(|(number, &(algorithm, dynamic, quota))| {
-                rule(&policy(&format!("p{number}"), algorithm, quota, dynamic))
+                compiled(&policy(&format!("p{number}"), algorithm, quota, dynamic))
             });
         let members = policies.iter().map(|&(algorithm, _, quota)| {
             let bits = phase_bits(&tag(NAME));
@@ -143,10 +144,11 @@ impl Together {
 
     /// Returns whether the script allows a request.
     pub(super) fn passes(&mut self, lab: &Lab, now: u64) -> bool {
-        let rules = self.script.rules.iter().enumerate();
+        let policies = self.script.policies.iter().enumerate();
         let charge = Charge::new(PolicyId::new(0), NAME, 1);
-        let asks =
-            rules.map(|(place, rule)| KeyArgs::new(&charge, tag(NAME), rule, place, Verb::Acquire));
+        let asks = policies.map(|(place, policy)| {
+            KeyArgs::new(&charge, tag(NAME), policy, place, Action::Acquire)
+        });
         let call = Call {
             script: Arc::clone(&self.script),
             asks: asks.collect(),
@@ -158,35 +160,35 @@ impl Together {
 
     /// Makes a step in Rust. The script makes it when the time moves on.
     pub(super) fn step(&mut self, now: u64, step: &Step, pending: &mut Pending) {
-        let rules = Arc::clone(&self.script);
-        let rules = &rules.rules;
+        let policies = Arc::clone(&self.script);
+        let policies = &policies.policies;
         let id = PolicyId::new(0);
-        let charge = |rule: &Rule| match step.settle {
+        let charge = |policy: &CompiledPolicy| match step.settle {
             Some(_) => Charge::new(id, NAME, u64::MAX),
             None => {
                 let mut charge = Charge::new(id, NAME, step.cost).up_to(step.want);
-                let other = step.quota.filter(|_| rule.dynamic);
-                charge.quota = other.map(|other| in_window_of(rule.quota, other));
+                let other = step.quota.filter(|_| policy.dynamic);
+                charge.quota = other.map(|other| in_window_of(policy.quota, other));
                 charge
             }
         };
-        let verb = step.settle.map_or(Verb::Acquire, Verb::Settle);
-        let asks = rules.iter().enumerate();
-        let asks =
-            asks.map(|(place, rule)| KeyArgs::new(&charge(rule), tag(NAME), rule, place, verb));
+        let action = step.settle.map_or(Action::Acquire, Action::Settle);
+        let asks = policies.iter().enumerate();
+        let asks = asks
+            .map(|(place, policy)| KeyArgs::new(&charge(policy), tag(NAME), policy, place, action));
         pending.calls.push(Call {
             script: Arc::clone(&self.script),
             asks: asks.collect(),
             settles: step.settle.is_some(),
         });
         if let Some(delta) = step.settle {
-            for (member, rule) in self.members.iter_mut().zip(rules) {
-                member.states[0].settle(now * 1000, &charge(rule), delta);
+            for (member, policy) in self.members.iter_mut().zip(policies) {
+                member.states[0].settle(now * 1000, &charge(policy), delta);
             }
             pending.decisions.push(None);
             return;
         }
-        let charges: Vec<Charge<'_>> = rules.iter().map(|rule| charge(rule)).collect();
+        let charges: Vec<Charge<'_>> = policies.iter().map(|policy| charge(policy)).collect();
         let members = self.members.iter_mut();
         let times: Vec<u64> = members.map(|member| member.clock.at(now)).collect();
         let members = self.members.iter().zip(&times).zip(&charges);
@@ -197,10 +199,10 @@ impl Together {
         let decisions = members
             .map(|((member, time), &charge)| member.charge(time, charge, allowed))
             .collect();
-        let limits = rules
+        let limits = policies
             .iter()
             .zip(&charges)
-            .map(|(rule, charge)| rule.limit(charge.quota));
+            .map(|(policy, charge)| policy.limit(charge.quota));
         pending.decisions.push(Some((decisions, limits.collect())));
     }
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use tower_attempt::layer::{Live, Parts};
 use tower_attempt::{BuildError, Generic, Protocol};
 
-use crate::elsewhere::Anywhere;
+use crate::destination::Anywhere;
 use crate::losers::Cancel;
 use crate::settings::{Config, Settings};
 use crate::trigger::Trigger;

@@ -14,9 +14,9 @@ use tower_attempt::{ByKey, Generic};
 use super::HedgeLayerBuilder;
 #[cfg(feature = "drain")]
 use crate::Drain;
-use crate::elsewhere::Alternates;
+use crate::destination::Alternates;
 #[cfg(feature = "http")]
-use crate::elsewhere::{Chosen, Spread, UsedEndpoints};
+use crate::destination::{Chosen, Spread, UsedEndpoints};
 
 impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// The services that receive hedges, in rotation: the first hedge of a call goes to the first service, the second

@@ -63,11 +63,11 @@ pub struct Drain {
     capacity: usize,
     time_limit: Duration,
     body_limit: u64,
-    pool: Arc<Pool>,
+    pool: Arc<LoserTasks>,
 }
 
 #[derive(Debug, Default)]
-struct Pool {
+struct LoserTasks {
     /// Aborts the remaining tasks when it is dropped.
     tasks: Mutex<JoinSet<()>>,
     dropped: AtomicU64,
@@ -145,7 +145,7 @@ where
         Box::pin(future)
     }
 
-    fn lose(&self, mut attempt: Pin<&mut Option<Pin<Box<F>>>>) {
+    fn dispose(&self, mut attempt: Pin<&mut Option<Pin<Box<F>>>>) {
         if let Some(attempt) = attempt.take() {
             let limit = self.body_limit;
             self.spawn(async move {

@@ -76,7 +76,7 @@ where
     }
 
     #[inline]
-    pub(crate) fn judge(&mut self, outcome: &Outcome<S, Req>) -> Verdict {
+    pub(crate) fn classify_outcome(&mut self, outcome: &Outcome<S, Req>) -> Verdict {
         let protocol = &self.protocol;
         let verdict = protocol.classify(&self.context, &self.attempt, outcome);
         let describe = || protocol.describe(outcome);

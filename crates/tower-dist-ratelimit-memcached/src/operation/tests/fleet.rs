@@ -24,13 +24,13 @@ impl Machine {
         spawn_local(async move { store.serve(server, latency).await });
         spawn_local(async move {
             let (read, write) = split(client);
-            let mut pipe = Pipe::new(Duration::from_secs(5));
-            pipe.run(read, write, &mut jobs).await
+            let mut pipeline = Pipeline::new(Duration::from_secs(5));
+            pipeline.run(read, write, &mut jobs).await
         });
         Self(Operation {
             clock,
             charge: Charge::new(PolicyId::new(0), b"", 1),
-            ..operation(&link, policy, Verb::Acquire)
+            ..operation(&link, policy, Action::Acquire)
         })
     }
 

@@ -65,7 +65,7 @@ proptest! {
                 .collect();
             let value = Command::set(b"k", 1).value("", b"1");
             let commands = [Command::new("mg", b"k").end(" v c"), value];
-            let answers = commands.map(|command| tokio::spawn(link.ask(command, None).unwrap()));
+            let answers = commands.map(|command| tokio::spawn(link.send(command, None).unwrap()));
             let speaking = async {
                 // The first commands; then the replies, to these and to the commands that follow from them.
                 let mut commands = [0; 16_384];
@@ -77,8 +77,8 @@ proptest! {
             };
             let serving = async {
                 let (read, write) = split(client);
-                let mut pipe = Pipe::new(Duration::from_secs(5));
-                let end = pipe.run(read, write, &mut inbox).await;
+                let mut pipeline = Pipeline::new(Duration::from_secs(5));
+                let end = pipeline.run(read, write, &mut inbox).await;
                 drop(inbox);
                 end
             };

@@ -14,7 +14,7 @@ async fn the_number_of_requests_of_a_call_is_bounded_even_in_one_row() {
 #[tokio::test(start_paused = true)]
 async fn the_queue_of_calls_that_go_alone_is_bounded_too() {
     let lab = Lab::new();
-    let enqueue = || lab.send_queue.enqueue(lab.work("a", Batching::Alone));
+    let enqueue = || lab.send_queue.enqueue(lab.queued("a", Batching::Alone));
     let alone: Vec<Pending> = (0..LONGEST).map(|_| enqueue().unwrap()).collect();
     assert!(enqueue().is_err());
     assert_eq!(lab.take().len(), LONGEST);
@@ -27,8 +27,14 @@ async fn only_kinds_without_requests_are_forgotten() {
     const KINDS: u16 = 100;
     let lab = Lab::new();
     let enqueue = |slot| {
-        let (call, how) = (Call::to_one(&lab.script, "a", 1), Batching::Together);
-        lab.send_queue.enqueue(Work { call, slot, how }).unwrap()
+        let (call, batching) = (Call::to_one(&lab.script, "a", 1), Batching::Together);
+        lab.send_queue
+            .enqueue(QueuedCall {
+                call,
+                slot,
+                batching,
+            })
+            .unwrap()
     };
     let end = |sent: Vec<DueCall>| {
         let mut due_calls = Vec::new();

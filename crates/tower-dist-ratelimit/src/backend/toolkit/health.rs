@@ -56,12 +56,12 @@ impl Health {
     }
 
     /// Records a new connection.
-    pub fn rise(&self) {
+    pub fn connected(&self) {
         self.up.store(true, Ordering::Release);
     }
 
     /// Records that there is no connection, and the reason.
-    pub fn fall(&self, reason: String) {
+    pub fn disconnected(&self, reason: String) {
         *self.last_reason() = Some(reason);
         self.up.store(false, Ordering::Release);
     }

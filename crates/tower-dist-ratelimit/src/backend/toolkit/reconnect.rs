@@ -63,7 +63,7 @@ impl<T: Send + 'static> Reconnect<T> {
     }
 
     /// Makes attempts until one succeeds, and returns its connection. Records the error of each failed attempt in
-    /// `health`. The caller records that the connection is [up](Health::rise). If `health` [is new](Health::is_new),
+    /// `health`. The caller records that the connection is [up](Health::connected). If `health` [is new](Health::is_new),
     /// the first attempt begins immediately; otherwise it begins after a delay.
     ///
     /// If an attempt hangs, the next one begins after 1 s, while the first one runs; at most five run concurrently. The
@@ -85,7 +85,7 @@ impl<T: Send + 'static> Reconnect<T> {
                 Some(ended) = attempts.join_next() => match ended {
                     Ok(Ok(made)) => return made,
                     Ok(Err(error)) => {
-                        health.fall(error.to_string());
+                        health.disconnected(error.to_string());
                         next = next.min(Instant::now() + self.delay());
                     }
                     // The runtime shuts down, which also drops this future, or `connect` panicked.

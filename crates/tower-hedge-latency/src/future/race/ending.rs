@@ -51,7 +51,7 @@ where
     ) {
         for hedge in std::mem::take(&mut self.hedges) {
             match hedge.state {
-                HedgeState::Sent(mut future) => self.losers.lose(future.as_mut()),
+                HedgeState::Sent(mut future) => self.losers.dispose(future.as_mut()),
                 HedgeState::Readying(..) => self.skip(hedge.attempt, SkipReason::NotReady),
             }
         }

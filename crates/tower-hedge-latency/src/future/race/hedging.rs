@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use super::super::Outcome;
 use super::{DueHedge, HedgeState, Race, later};
-use crate::elsewhere::Elsewhere;
+use crate::destination::HedgeDestination;
 use crate::losers::Losers;
 use crate::{Event, SkipReason, StopReason};
 
@@ -21,7 +21,7 @@ where
     S::Future: Future<Output = Outcome<S, Req>>,
     P: Outcomes<Req, S::Response, S::Error>,
     O: Observe,
-    A: Elsewhere<S, Req>,
+    A: HedgeDestination<S, Req>,
     L: Losers<S::Future, Attempt = H>,
 {
     /// Adds the next hedge, which is due now. Skips it if the guard holds it back, the budget is empty, or the request

@@ -9,8 +9,8 @@ use tower_dist_ratelimit::backend::{
 
 use super::{
     Redis,
-    call::{Call, KeyArgs, Verb},
-    part::{Part, Placed},
+    call::{Action, Call, KeyArgs},
+    part::{Part, PlacedCharge},
     scripts::Scripts,
 };
 
@@ -20,12 +20,12 @@ impl Redis {
     fn parts(
         &self,
         charges: &[Charge<'_>],
-        verb: Verb,
+        action: Action,
     ) -> Result<SmallVec<[Part; 1]>, BackendError> {
         let slot = |charge: &Charge<'_>| match self.route.is_cluster() {
             true => {
                 let (scripts, place) = self.registry.find(charge)?;
-                let keys = &scripts.single[place].rules[0].keys;
+                let keys = &scripts.single[place].policies[0].keys;
                 Ok(keys.slot(&self.tags.of(charge.key)))
             }
             false => Ok(0),
@@ -40,7 +40,7 @@ impl Redis {
                     places.clone().map(|place| charges[place]).collect();
                 let placed = places.map(|place| {
                     let (scripts, number) = self.registry.find(&charges[place])?;
-                    Ok(Placed {
+                    Ok(PlacedCharge {
                         place,
                         quota: charges[place].quota,
                         single: Arc::clone(&scripts.single[number]),
@@ -48,7 +48,7 @@ impl Redis {
                 });
                 parts.push(Part {
                     route: self.route.clone(),
-                    call: self.call(&charges_here, verb)?,
+                    call: self.call(&charges_here, action)?,
                     charges: placed.collect::<Result<_, BackendError>>()?,
                 });
             }
@@ -61,7 +61,11 @@ impl Redis {
     /// # Errors
     ///
     /// Charges to policies of several sets, or several charges to one policy.
-    pub(super) fn call(&self, charges: &[Charge<'_>], verb: Verb) -> Result<Call, BackendError> {
+    pub(super) fn call(
+        &self,
+        charges: &[Charge<'_>],
+        action: Action,
+    ) -> Result<Call, BackendError> {
         let mut found: SmallVec<[(&Scripts, usize); 4]> = SmallVec::new();
         for charge in charges {
             let (scripts, place) = self.registry.find(charge)?;
@@ -81,25 +85,25 @@ impl Redis {
         };
         let asks = charges.iter().zip(&found).map(|(charge, &(_, place))| {
             // The script of a single policy has one rule, at index 0.
-            let place = place.min(script.rules.len() - 1);
+            let place = place.min(script.policies.len() - 1);
             let tag = self.tags.of(charge.key);
-            KeyArgs::new(charge, tag, &script.rules[place], place, verb)
+            KeyArgs::new(charge, tag, &script.policies[place], place, action)
         });
         Ok(Call {
             script: Arc::clone(script),
             asks: asks.collect(),
-            settles: matches!(verb, Verb::Settle(_)),
+            settles: matches!(action, Action::Settle(_)),
         })
     }
 
     /// Sends the charges. The returned future resolves to the decisions.
     pub(super) fn decide(&self, charges: &[Charge<'_>]) -> Result<PendingVerdict, BackendError> {
         if !self.route.is_cluster() || charges.len() == 1 {
-            let call = self.call(charges, Verb::Acquire)?;
+            let call = self.call(charges, Action::Acquire)?;
             let limits = call.limits(charges.iter().map(|charge| charge.quota));
             return Ok(Box::pin(self.route.decide(call, limits)?.err_into()));
         }
-        let parts = self.parts(charges, Verb::Acquire)?;
+        let parts = self.parts(charges, Action::Acquire)?;
         let [part] = &parts[..] else {
             return self.transactions.acquire(parts.into_vec());
         };
@@ -122,7 +126,7 @@ impl Redis {
         charges: &[Charge<'_>],
         delta: i64,
     ) -> Result<PendingVerdict, BackendError> {
-        let parts = self.parts(charges, Verb::Settle(delta))?;
+        let parts = self.parts(charges, Action::Settle(delta))?;
         self.transactions.settle(parts.into_vec())
     }
 }

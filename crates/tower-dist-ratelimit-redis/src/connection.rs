@@ -23,12 +23,12 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 const LEAST: u32 = 6;
 
 /// A connection that sends commands.
-pub(super) trait Commands: Send + Sync {
+pub(super) trait CommandSender: Send + Sync {
     /// Sends a command. If `asking` is set, sends an [`ASKING`](https://redis.io/docs/latest/commands/asking/) before it.
     fn send(&self, command: Cmd, asking: bool) -> BoxFuture<'static, RedisResult<Value>>;
 }
 
-impl<C: ConnectionLike + Clone + Send + Sync + 'static> Commands for C {
+impl<C: ConnectionLike + Clone + Send + Sync + 'static> CommandSender for C {
     fn send(&self, command: Cmd, asking: bool) -> BoxFuture<'static, RedisResult<Value>> {
         let mut connection = self.clone();
         Box::pin(async move {
@@ -47,12 +47,12 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Commands for C {
 }
 
 /// A connection and its driver, which moves the bytes. The driver has to be polled, and ends with the connection.
-pub(super) struct Wire {
-    pub(super) commands: Arc<dyn Commands>,
+pub(super) struct Connection {
+    pub(super) commands: Arc<dyn CommandSender>,
     pub(super) driver: BoxFuture<'static, ()>,
 }
 
-impl Wire {
+impl Connection {
     /// Sends one command, and closes the connection.
     pub(super) async fn ask(mut self, to: &Address, command: Cmd) -> Result<Value, ConnectError> {
         let answer = self.commands.send(command, false);
@@ -75,7 +75,7 @@ pub(super) struct Dialer {
 
 impl Dialer {
     /// Returns a function that connects to this address.
-    pub(super) fn to(&self, address: &Address) -> Connector<Wire> {
+    pub(super) fn to(&self, address: &Address) -> Connector<Connection> {
         let (dialer, address) = (self.clone(), address.clone());
         Arc::new(move || dialer.clone().dial(address.clone()))
     }
@@ -83,13 +83,16 @@ impl Dialer {
     /// Connects, authenticates, and checks that the server is suitable.
     ///
     /// The future is boxed: its code is large, and would otherwise be part of each caller.
-    pub(super) fn dial(self, address: Address) -> BoxFuture<'static, Result<Wire, ConnectError>> {
+    pub(super) fn dial(
+        self,
+        address: Address,
+    ) -> BoxFuture<'static, Result<Connection, ConnectError>> {
         Box::pin(async move {
-            let mut wire = self.connect(address.clone()).await?;
-            let commands = Arc::clone(&wire.commands);
+            let mut connection = self.connect(address.clone()).await?;
+            let commands = Arc::clone(&connection.commands);
             tokio::select! {
-                () = &mut wire.driver => Err(ConnectError::new(&address, "closed the connection")),
-                fit = fitness(&address, &*commands) => fit.map(|()| wire),
+                () = &mut connection.driver => Err(ConnectError::new(&address, "closed the connection")),
+                fit = check_server(&address, &*commands) => fit.map(|()| connection),
             }
         })
     }
@@ -98,11 +101,11 @@ impl Dialer {
     pub(super) fn connect(
         self,
         address: Address,
-    ) -> BoxFuture<'static, Result<Wire, ConnectError>> {
+    ) -> BoxFuture<'static, Result<Connection, ConnectError>> {
         Box::pin(async move { self.open(&address).await })
     }
 
-    async fn open(&self, address: &Address) -> Result<Wire, ConnectError> {
+    async fn open(&self, address: &Address) -> Result<Connection, ConnectError> {
         let unreachable = |error| ConnectError::because(address, "cannot be reached", error);
         let stream = TcpStream::connect((address.host.as_str(), address.port))
             .await
@@ -120,7 +123,7 @@ impl Dialer {
         self.greet(address, stream).await
     }
 
-    async fn greet<S>(&self, address: &Address, stream: S) -> Result<Wire, ConnectError>
+    async fn greet<S>(&self, address: &Address, stream: S) -> Result<Connection, ConnectError>
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
     {
@@ -136,7 +139,7 @@ impl Dialer {
         let (connection, driver) = MultiplexedConnection::new_with_config(&who, stream, config)
             .await
             .map_err(|error| refused(address, error))?;
-        Ok(Wire {
+        Ok(Connection {
             commands: Arc::new(connection),
             driver: Box::pin(driver),
         })
@@ -168,7 +171,7 @@ pub(super) fn text(value: Value) -> Option<String> {
 }
 
 /// Checks that a server is recent enough, accepts writes, and lets this user run scripts.
-async fn fitness(address: &Address, commands: &dyn Commands) -> Result<(), ConnectError> {
+async fn check_server(address: &Address, commands: &dyn CommandSender) -> Result<(), ConnectError> {
     let mut info = redis::cmd("INFO");
     match commands.send(info.take(), false).await {
         Ok(answer) => {

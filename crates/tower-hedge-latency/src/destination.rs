@@ -12,7 +12,7 @@ mod used;
 pub use self::used::UsedEndpoints;
 
 /// Chooses the instance of the service that receives a hedge.
-pub trait Elsewhere<S, Req> {
+pub trait HedgeDestination<S, Req> {
     /// Prepares the first attempt of a call that may be hedged. The copies for hedges are made from this request.
     fn begin(&self, _request: &mut Req) {}
 
@@ -26,7 +26,7 @@ pub trait Elsewhere<S, Req> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anywhere;
 
-impl<S, Req> Elsewhere<S, Req> for Anywhere {}
+impl<S, Req> HedgeDestination<S, Req> for Anywhere {}
 
 /// Sends hedges to the services of a list in turn.
 ///
@@ -46,7 +46,7 @@ impl<S> fmt::Debug for Alternates<S> {
     }
 }
 
-impl<S: Clone, Req> Elsewhere<S, Req> for Alternates<S> {
+impl<S: Clone, Req> HedgeDestination<S, Req> for Alternates<S> {
     /// Counts hedges from the second attempt, which is the first hedge.
     fn service(&self, attempt: Attempt, _: &mut Req, own: S) -> S {
         let hedge = usize::try_from(attempt.number().saturating_sub(2)).unwrap_or(0);
@@ -65,7 +65,7 @@ impl<S: Clone, Req> Elsewhere<S, Req> for Alternates<S> {
 pub struct Spread;
 
 #[cfg(feature = "http")]
-impl<S, B> Elsewhere<S, http::Request<B>> for Spread {
+impl<S, B> HedgeDestination<S, http::Request<B>> for Spread {
     fn begin(&self, request: &mut http::Request<B>) {
         UsedEndpoints::of(request);
     }
@@ -77,7 +77,7 @@ impl<S, B> Elsewhere<S, http::Request<B>> for Spread {
 pub struct Chosen<F>(pub(crate) F);
 
 #[cfg(feature = "http")]
-impl<F, S, B> Elsewhere<S, http::Request<B>> for Chosen<F>
+impl<F, S, B> HedgeDestination<S, http::Request<B>> for Chosen<F>
 where
     F: Fn(Attempt, &UsedEndpoints) -> S,
 {

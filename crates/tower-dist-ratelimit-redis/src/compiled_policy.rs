@@ -19,20 +19,20 @@ const SHORTEST: Duration = Duration::from_millis(1);
 
 /// A policy, translated for the scripts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rule {
+pub(super) struct CompiledPolicy {
     pub(super) keys: Keys,
     pub(super) quota: Quota,
     pub(super) dynamic: bool,
-    pub(super) counts: Counts,
+    pub(super) counts: CountUnit,
     /// The policy's part of a script, in Lua.
     pub(super) lua: String,
     /// The shorter script for calls that charge only this policy, if there is one.
-    pub(super) alone: Option<Alone>,
+    pub(super) single: Option<SingleScript>,
 }
 
 /// The script for calls that charge only this policy, a token or leaky bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Alone {
+pub(super) struct SingleScript {
     /// The script without the clock.
     pub(super) lua: String,
     pub(super) rate: Rate,
@@ -40,14 +40,14 @@ pub(super) struct Alone {
 
 /// The unit in which an algorithm counts a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counts {
+pub(super) enum CountUnit {
     /// Units of a [`Rate`]. `max_wait` is the longest delay of a leaky queue in microseconds, and 0 for a bucket.
     Units { max_wait: u64 },
     /// Tokens. A limit is at most this number.
     Tokens(u64),
 }
 
-impl Rule {
+impl CompiledPolicy {
     /// # Errors
     ///
     /// A quota, or a number of the algorithm, that Redis cannot count exactly.
@@ -63,7 +63,7 @@ impl Rule {
             dynamic: policy.has_dynamic_quotas(),
             counts: part.counts,
             lua: part.lua,
-            alone: part.alone,
+            single: part.single,
         })
     }
 
@@ -71,8 +71,8 @@ impl Rule {
     pub(super) fn limit(&self, quota: Option<Quota>) -> u64 {
         let quota = quota.unwrap_or(self.quota);
         match self.counts {
-            Counts::Units { .. } => quota.limit(),
-            Counts::Tokens(most) => quota.allowed().min(most),
+            CountUnit::Units { .. } => quota.limit(),
+            CountUnit::Tokens(most) => quota.allowed().min(most),
         }
     }
 }
@@ -81,9 +81,9 @@ impl Rule {
 struct ScriptPart {
     /// The name of its values' layout. The name is a part of the keys.
     version: String,
-    counts: Counts,
+    counts: CountUnit,
     lua: String,
-    alone: Option<Alone>,
+    single: Option<SingleScript>,
 }
 
 fn part(policy: &Policy) -> Result<ScriptPart, BuildError> {
@@ -158,9 +158,9 @@ fn paced(
     let is_short = algorithm == source::TOKEN_BUCKET && !policy.has_dynamic_quotas();
     Ok(ScriptPart {
         version: format!("{version}{layout}"),
-        counts: Counts::Units { max_wait },
+        counts: CountUnit::Units { max_wait },
         lua: fill(&lua, &numbers),
-        alone: is_short.then(|| Alone {
+        single: is_short.then(|| SingleScript {
             lua: fill(source::BUCKET_ALONE, &numbers),
             rate,
         }),
@@ -240,8 +240,8 @@ fn counter_up_to(
     ];
     Ok(ScriptPart {
         version,
-        counts: Counts::Tokens(most),
+        counts: CountUnit::Tokens(most),
         lua: fill(&[lua, change].concat(), &numbers),
-        alone: None,
+        single: None,
     })
 }

@@ -29,7 +29,7 @@ const FULL: usize = 16 << 10;
 pub(super) type Caller = Weak<dyn Any + Send + Sync>;
 
 /// A command for the server.
-pub(super) struct Job {
+pub(super) struct QueuedCommand {
     pub(super) command: Command,
     pub(super) answer: Answer,
     pub(super) caller: Option<Caller>,
@@ -38,7 +38,7 @@ pub(super) struct Job {
 type Answer = oneshot::Sender<Result<Meta, BackendError>>;
 
 /// A command in flight. A server answers in the order of the commands.
-struct Sent {
+struct InFlight {
     opaque: u64,
     at: Instant,
     answer: Answer,
@@ -46,7 +46,7 @@ struct Sent {
 
 /// Why a connection ended.
 #[derive(Debug)]
-pub(super) struct End {
+pub(super) struct Disconnect {
     pub(super) reason: String,
     /// Whether any command was answered.
     pub(super) had_answers: bool,
@@ -56,16 +56,16 @@ pub(super) struct End {
 // The smallest client that does this, because none of the existing ones does. async-memcached and mcmc-rs lend their
 // connection to one operation at a time, memcache's client for tokio takes one of a pool for each (and is an experiment),
 // vmemcached does not speak the meta protocol, and mtop-client is under the GPL.
-pub(super) struct Pipe {
+pub(super) struct Pipeline {
     out: BytesMut,
-    sent: VecDeque<Sent>,
+    sent: VecDeque<InFlight>,
     opaque: u64,
     /// Maximum time until the server answers a command.
     timeout: Duration,
     had_answers: bool,
 }
 
-impl Pipe {
+impl Pipeline {
     pub(super) fn new(timeout: Duration) -> Self {
         Self {
             out: BytesMut::with_capacity(2 * FULL),
@@ -82,8 +82,8 @@ impl Pipe {
         &mut self,
         mut read: R,
         mut write: W,
-        inbox: &mut mpsc::Receiver<Job>,
-    ) -> Option<End>
+        inbox: &mut mpsc::Receiver<QueuedCommand>,
+    ) -> Option<Disconnect>
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
@@ -126,11 +126,11 @@ impl Pipe {
                     gathered = false;
                     None
                 }
-                Event::Due => self.late(),
+                Event::Due => self.timed_out(),
                 Event::Arrived => {
                     let now = Instant::now();
-                    for job in arrived.drain(..) {
-                        self.send(job, now);
+                    for queued in arrived.drain(..) {
+                        self.send(queued, now);
                     }
                     // The first request wakes this task before the tasks of other requests run. Yield to them once, so
                     // that their commands go out in the same write.
@@ -141,7 +141,7 @@ impl Pipe {
                 }
             };
             if let Some(reason) = end {
-                return Some(End {
+                return Some(Disconnect {
                     reason,
                     had_answers: self.had_answers,
                 });
@@ -154,18 +154,18 @@ impl Pipe {
     }
 
     /// Writes a command to the buffer, unless its caller has dropped it: such a request must not be charged.
-    fn send(&mut self, job: Job, now: Instant) {
+    fn send(&mut self, queued: QueuedCommand, now: Instant) {
         let has_left = |caller: Caller| caller.strong_count() == 0;
-        if job.answer.is_closed() || job.caller.is_some_and(has_left) {
+        if queued.answer.is_closed() || queued.caller.is_some_and(has_left) {
             return;
         }
         self.opaque = self.opaque.wrapping_add(1) & 0xFFFF_FFFF;
-        self.sent.push_back(Sent {
+        self.sent.push_back(InFlight {
             opaque: self.opaque,
             at: now,
-            answer: job.answer,
+            answer: queued.answer,
         });
-        job.command.write(&mut self.out, self.opaque);
+        queued.command.write(&mut self.out, self.opaque);
     }
 
     /// Delivers the answers that have arrived. An error ends the connection.
@@ -200,7 +200,7 @@ impl Pipe {
         self.sent.front()?.at.checked_add(self.timeout)
     }
 
-    fn late(&self) -> Option<String> {
+    fn timed_out(&self) -> Option<String> {
         let is_timeout = self.next_due().is_some_and(|due| due <= Instant::now());
         is_timeout.then(|| format!("no answer within {:?}", self.timeout))
     }

@@ -22,7 +22,7 @@ pub(super) const MOST: u64 = 1 << 48;
 const LONGEST_FROM_FIRST: Duration = Duration::from_secs(30 * 86_400);
 
 /// A policy that is decided alone, and whose fixed windows are counters. Each window of a key is a Memcached item.
-pub(super) struct Counted {
+pub(super) struct CounterPolicy {
     pub(super) keys: Keys,
     quota: Quota,
     windows: Windows,
@@ -37,7 +37,7 @@ enum Windows {
     Aligned { staggered: bool },
 }
 
-impl Counted {
+impl CounterPolicy {
     /// Returns `None` if the policy has no fixed windows, or windows that a counter cannot count.
     ///
     /// # Errors
@@ -168,8 +168,8 @@ mod tests {
 
     use super::*;
 
-    fn counted(policy: Policy) -> Option<Counted> {
-        Counted::new("rl", &policy).unwrap()
+    fn counted(policy: Policy) -> Option<CounterPolicy> {
+        CounterPolicy::new("rl", &policy).unwrap()
     }
 
     fn of(seconds: u64) -> Policy {
@@ -211,7 +211,7 @@ mod tests {
     fn a_counted_window_decides_as_the_arithmetic_does() {
         let second = 1_000_000_000;
         for policy in [of(7).fixed_window(), of(7).fixed_window_staggered()] {
-            let rule = Counted::new("rl", &policy).unwrap().unwrap();
+            let rule = CounterPolicy::new("rl", &policy).unwrap().unwrap();
             let tag = tag(b"k");
             let limit = Limit::new(policy.algorithm(), policy.quota()).unwrap();
             let (mut state, mut count, mut window) = (limit.unused(tag_bits(&tag)), 0, None);

@@ -2,11 +2,11 @@ use super::call::Call;
 
 /// A call, its slot, and whether it can share a batch.
 #[derive(Clone, Debug)]
-pub(super) struct Work {
+pub(super) struct QueuedCall {
     pub(super) call: Call,
     /// The slot of its keys, or 0 outside of a Cluster.
     pub(super) slot: u16,
-    pub(super) how: Batching,
+    pub(super) batching: Batching,
 }
 
 /// Whether a call is sent together with others.
