@@ -191,7 +191,7 @@ impl Memcached {
     ///
     /// # Errors
     ///
-    /// [Late](BackendError::is_timeout), if corrections are still in progress after `limit`.
+    /// A [timeout](BackendError::is_timeout), if corrections are still in progress after `limit`.
     ///
     /// # Cancel safety
     ///

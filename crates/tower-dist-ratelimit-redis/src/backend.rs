@@ -204,7 +204,7 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// A [late](BackendError::is_timeout) error, if corrections are still in progress after `limit`.
+    /// A [timeout](BackendError::is_timeout), if corrections are still in progress after `limit`.
     ///
     /// # Cancel safety
     ///

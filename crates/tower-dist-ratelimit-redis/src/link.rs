@@ -37,8 +37,8 @@ struct Shared {
 }
 
 impl Link {
-    /// Spawns the task. The link uses `connection` first, and after it the connections that `connect` makes. Without `connection` the
-    /// link is down until the first connection.
+    /// Spawns the task. The link uses `connection` first, then the connections that `connect` makes. Without a `connection`, the link
+    /// is down until the first one.
     pub(super) fn new(
         connection: Option<Connection>,
         connect: Option<Connect>,

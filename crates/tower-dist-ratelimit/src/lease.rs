@@ -133,7 +133,7 @@ impl Leasing {
         }
     }
 
-    /// Returns the claim on the lease table. Returns `None` if leases cannot serve it: its policy is
+    /// Returns the charge's claim on leased tokens, or `None` if leases cannot serve the charge: its policy is
     /// unknown or a leaky queue, its cost is zero, or its cost exceeds the burst.
     #[inline]
     fn claim(&self, charge: &Charge<'_>) -> Option<Claim> {

@@ -181,7 +181,7 @@ impl<C: CompareAndSwap> CasBackend<C> {
     ///
     /// # Errors
     ///
-    /// [Late](BackendError::is_timeout), if corrections are still in progress after `limit`.
+    /// A [timeout](BackendError::is_timeout), if corrections are still in progress after `limit`.
     ///
     /// # Cancel safety
     ///

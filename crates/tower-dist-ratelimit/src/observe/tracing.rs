@@ -10,7 +10,7 @@ use super::{Event, Observer};
 /// |---|---|---|
 /// | `rejected` | DEBUG | `reason`; `violated` policies; `retry_after_ms`, if the wait is known and helps |
 /// | `would have been rejected` | INFO | the same, if the limit is a [shadow](crate::RateLimitLayerBuilder::shadow) |
-/// | `fail_over`: the backend failed, so the failure mode decides | DEBUG | `error` of the backend |
+/// | `undecided`: the backend failed, so the failure mode decides | DEBUG | `error` of the backend |
 /// | `waited` | DEBUG | `waited_ms`, the wait in a throttle or a leaky queue |
 /// | `cancelled` | DEBUG | |
 ///

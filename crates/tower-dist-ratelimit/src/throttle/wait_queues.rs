@@ -20,7 +20,7 @@ use crate::Reason;
 /// The time in which the tokens of one request return, for each of its policies.
 pub(super) type Spacing = SmallVec<[Duration; 2]>;
 
-/// The supply of tokens for each policy, as the first request in a queue knows it from its rejection.
+/// The [`Supply`] of each policy, as the first request in a queue knows it from its rejection.
 pub(super) type Supplies = SmallVec<[Supply; 2]>;
 
 /// The tokens of one policy that are available to the requests behind the first one in a queue.
@@ -70,8 +70,8 @@ impl WaitQueues {
         self.waiting.load(Relaxed) > 0
     }
 
-    /// Joins the end of the queue with this key. If there is no such queue, a request with an supplies starts one. A request
-    /// without an supplies then gets `None`.
+    /// Joins the end of the queue with this key. If there is no such queue, a request with supplies starts one. A request
+    /// without supplies then gets `None`.
     pub(super) fn join(
         self: &Arc<Self>,
         key: &[u8],
@@ -167,7 +167,7 @@ impl QueuePlace {
         self.permit = permit.ok();
     }
 
-    /// Records the supplies of the first request, which was rejected.
+    /// Records the supplies that the first request knows from its rejection.
     pub(super) fn sees(&self, supplies: Supplies) {
         if let Some(queue) = self.queues.lock().get_mut(&self.key) {
             queue.supplies = Some(supplies);

@@ -167,7 +167,7 @@ impl Transactions {
     ///
     /// # Errors
     ///
-    /// [Late](BackendError::is_timeout), if a transaction is still in progress after `limit`.
+    /// A [timeout](BackendError::is_timeout), if a transaction is still in progress after `limit`.
     ///
     /// # Cancel safety
     ///
