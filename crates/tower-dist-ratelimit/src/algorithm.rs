@@ -46,7 +46,8 @@ pub(crate) struct Now {
 /// [`decide`](Self::decide) only reads the state, and [`take`](Self::take) takes the granted tokens. So a check writes
 /// nothing, and a rejected request changes at most the quota in force. The caller makes the two steps atomic.
 ///
-/// Times may come in any order. After a clock has jumped back, no more is admitted than before the jump.
+/// Times may come in any order. If the clock jumps back, a decision admits at most the tokens that it would admit
+/// without the jump.
 pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
     /// Decides, without taking tokens.
     fn decide(&self, state: &[u64], now: Now, take: &Take<'_>) -> Decision;
@@ -57,7 +58,7 @@ pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
     /// Puts the quota of a rejected request in force.
     fn adopt(&self, _: &mut Words, _: Now, _: &Take<'_>) {}
 
-    /// Takes `delta` tokens even if there are fewer, or returns `-delta` tokens. Returns whether the state changed.
+    /// Takes `delta` tokens even if fewer are free, or returns `-delta` tokens. Returns whether the state changed.
     fn settle(&self, state: &mut Words, now: Now, take: &Take<'_>, delta: i64) -> bool;
 
     /// Returns the time until the key is as good as unused.
@@ -170,7 +171,7 @@ impl<'a> Take<'a> {
     }
 }
 
-/// Returns a duration in nanoseconds, at most `u64::MAX`, which are 584 years.
+/// Returns a duration in nanoseconds. The maximum, `u64::MAX`, is 584 years.
 #[inline]
 #[must_use]
 pub fn saturating_nanos(duration: Duration) -> u64 {
@@ -182,7 +183,7 @@ pub fn saturating_nanos(duration: Duration) -> u64 {
     seconds.saturating_add(duration.subsec_nanos().into())
 }
 
-/// Limits a time to the horizon, after which time stands still.
+/// Limits a time to the [`HORIZON`], at which time stops.
 fn clamp(nanos: u64) -> u64 {
     nanos.min(saturating_nanos(HORIZON))
 }

@@ -30,9 +30,10 @@
 //!
 //! # Time
 //!
-//! Times are nanoseconds since an epoch. The backend chooses the epoch, the same one for all writers of a key. Windows
-//! begin at multiples of their length since the epoch. Times may come in any order: if a clock jumps back, no more is
-//! admitted than at the later time. At [`HORIZON`] time stops, so a leaky queue rejects a request whose turn is later.
+//! Times are nanoseconds since an epoch. The backend chooses the epoch, the same one for all writers of a key. A fixed
+//! window begins at a multiple of its length since the epoch, unless it is staggered or begins with a request. Times
+//! may come in any order: if a clock jumps back, a decision admits at most the tokens that it would admit without the
+//! jump. At [`HORIZON`] time stops, so a leaky queue rejects a request whose turn is later.
 //!
 //! # Bytes
 //!
@@ -194,13 +195,13 @@ impl State {
 
     /// Decides on a charge at the given time, and takes the granted tokens.
     ///
-    /// A rejected charge takes nothing, but puts its [quota](Charge::quota) in force.
+    /// A rejected charge takes no tokens, but can put its [quota](Charge::quota) in force.
     pub fn charge(&mut self, nanos: u64, charge: &Charge<'_>) -> Decision {
         let (now, take) = (self.when(nanos), Take::of(charge));
         algorithm::charge(&*self.limit.arithmetic, &mut self.words, now, &take)
     }
 
-    /// Corrects a charge: takes `delta` more tokens even if there are fewer, or returns `-delta` tokens.
+    /// Corrects a charge: takes `delta` more tokens even if fewer are free, or returns `-delta` tokens.
     ///
     /// Returns whether the state changed.
     pub fn settle(&mut self, nanos: u64, charge: &Charge<'_>, delta: i64) -> bool {
@@ -244,10 +245,10 @@ impl State {
     }
 }
 
-/// Makes all charges or none, each to the state at the same place, and writes the decisions to `out`.
+/// Makes all charges or none, each to the state with the same index, and writes the decisions to `out`.
 ///
 /// Returns whether all charges are allowed. If one is rejected, no tokens are taken. The decision of a charge that
-/// would pass alone then stays allowed, but grants nothing. Every charge with a cost still puts its
+/// would pass alone then stays allowed, but grants nothing. Every charge with a cost can still put its
 /// [quota](Charge::quota) in force.
 pub fn charge_all(
     states: &mut [State],

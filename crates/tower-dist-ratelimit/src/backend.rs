@@ -92,8 +92,8 @@ pub trait Backend: Any + Send + Sync {
     /// `out` has one decision per charge. A backend that returns [`Answer::Done`] has written all of them.
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer;
 
-    /// Corrects charges: takes `delta` more tokens for each, even if there are fewer. A negative `delta` returns
-    /// tokens, at most the cost of each charge.
+    /// Corrects charges: takes `delta` more tokens for each, even if fewer are free. A negative `delta` returns tokens,
+    /// at most the cost of each charge.
     ///
     /// A successful answer is `true` and has no decisions.
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer;

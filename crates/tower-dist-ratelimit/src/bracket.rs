@@ -1,7 +1,8 @@
 use crate::backend::{Answer, BoxFuture};
 
 /// Runs an action twice: before and after an operation of the backend, even if the caller drops the operation. The
-/// operation takes effect at an unknown time between the two runs, so one run could come too early or too late.
+/// operation takes effect at an unknown time between the two runs, so a single run could come too early or too
+/// late.
 pub(crate) struct Bracket<F: Fn()>(F);
 
 impl<F: Fn() + Send + 'static> Bracket<F> {

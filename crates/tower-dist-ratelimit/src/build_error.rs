@@ -2,8 +2,8 @@ use std::{error::Error, fmt};
 
 /// An invalid setting, found when a limit is built.
 ///
-/// All settings are checked at build time, so no call fails or panics because of one. The error names the policy, the
-/// field, its value and its bound.
+/// All settings are checked at build time, so no call fails or panics because of an invalid setting. The error names
+/// the policy, the field, its value and its bound.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};

@@ -41,8 +41,9 @@ pub struct Decision {
     /// The tokens that were taken: the cost, or more, up to the [maximum grant](crate::backend::Charge::up_to). Zero
     /// if this policy or another one rejects the request.
     pub granted: u64,
-    /// The wait until the same request can pass, if no other request takes the tokens. It is exact: a request is
-    /// rejected one nanosecond before that time and allowed at that time. Zero if the request is allowed.
+    /// The wait until the same request can pass, if no other request takes the tokens. Unless the [`Source`] notes
+    /// otherwise, the wait is exact: the same request is rejected one nanosecond (or the backend clock's grain) before
+    /// its end, and allowed at its end. Zero if the request is allowed.
     ///
     /// `None` if the request can never pass, because its cost is above the burst, or above the limit of an algorithm
     /// without a burst. With [`Source::Denied`], it is the time until the next probe of the backend, or `None` while

@@ -62,7 +62,7 @@ struct Version {
 #[derive(Clone, Copy)]
 struct Lookup {
     tag: u64,
-    /// When the request was sent.
+    /// When the request was sent, in nanoseconds since the cache was created.
     sent: u64,
     /// Sum of the versions of the request's keys when it was sent.
     version: u64,
@@ -144,7 +144,7 @@ impl Denials {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the decisions and returns true if a remembered rejection applies.
+    /// If a remembered rejection applies, writes its decisions to `out` and returns `true`.
     fn recall(&self, lookup: &Lookup, charges: &[Charge<'_>], out: &mut [Decision]) -> bool {
         let mut place = self.place(lookup.tag);
         let Some(denial) = place.as_deref().filter(|one| one.lookup.tag == lookup.tag) else {

@@ -75,7 +75,8 @@ impl Failover {
         })
     }
 
-    /// Returns the permission to query the backend. While the circuit is open, only one request gets it when a probe is due.
+    /// Returns the permission to query the backend. While the circuit is open, only probes get the permission, one at
+    /// a time.
     #[inline]
     pub(crate) fn permit(&self) -> Result<Permit, BackendError> {
         self.breaker
@@ -122,7 +123,8 @@ impl Failover {
 
     /// Records a decision of the backend. With `forget`, a record without failures is cleared.
     pub(crate) fn answered(&self, permit: Permit, forget: bool) {
-        // Before the circuit closes, so that each request that finds the circuit closed is also charged to the share.
+        // The recovery begins before the circuit closes, so that each request that finds the circuit closed is also
+        // charged to the share.
         if let (Permit::Probe(_), OnFailure::Local(fallback)) = (permit, &self.on_failure) {
             let lasting = fallback.lasting();
             self.recovery

@@ -158,7 +158,7 @@ impl HandleCharge {
         &self.limits.rules[self.rule].name
     }
 
-    /// Changes the charge to `to` of the charged tokens. The lock makes each correction count once.
+    /// Changes the number of charged tokens to the result of `to`. The lock makes each correction count once.
     fn correct(&self, to: impl Fn(u64) -> u64, settle: bool) {
         let mut charged = self.charged.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(before) = *charged else {

@@ -22,7 +22,7 @@ use crate::{
 /// Limits the rate of HTTP requests to a service.
 ///
 /// Building the layer creates the state. All services of the layer, and all clones of the layer or of a service, share
-/// the counts. Build two layers for separate counts.
+/// the counts. For separate counts, build a second layer with another backend, or with other policy names.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key};
@@ -46,7 +46,8 @@ impl RateLimitLayer {
 }
 
 impl<R> RateLimitLayer<R> {
-    /// Number of corrections that did not reach the backend, because it failed or timed out, or too many were in flight.
+    /// Returns the number of lost corrections: the backend failed or timed out, or too many corrections were in
+    /// flight.
     ///
     /// See [`RateLimitHandle`](crate::RateLimitHandle).
     #[must_use]
@@ -84,7 +85,8 @@ impl<R> fmt::Debug for RateLimitLayer<R> {
 
 /// A rate-limited HTTP service, from [`RateLimitLayer`](crate::RateLimitLayer).
 ///
-/// It is ready when the inner service is. A rejection is a response; errors are the inner service's own.
+/// The service is ready when the inner service is. A rejection is a response, so all errors come from the inner
+/// service.
 ///
 /// # Cost
 ///

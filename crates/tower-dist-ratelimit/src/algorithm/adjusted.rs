@@ -93,8 +93,8 @@ impl Adjusted {
         })
     }
 
-    /// Replaces the state with the result of `change`, and puts `in_force` in force. If `change` returns `None`, keeps
-    /// the state and returns `false`.
+    /// Replaces the state with the result of `change`, and puts the quota `in_force` in force. If `change` returns
+    /// `None`, keeps the state and returns `false`.
     fn change(
         &self,
         words: &mut Words,
@@ -116,8 +116,9 @@ impl Adjusted {
         state.is_some()
     }
 
-    /// Returns the quota in force, if tokens are used, and the time to count by. That time is at least the time of the
-    /// last write: if this clock is behind the writer's clock, the difference would look like used tokens.
+    /// Returns the quota in force, or `None` if no tokens are used, and the time to decide at. That time is never
+    /// before the last write: if this clock is behind the writer's clock, the difference between the clocks would look
+    /// like used tokens.
     fn in_force(&self, words: &[u64], now: Now) -> (Option<Quota>, Now) {
         let Some(used) = Used::read(words) else {
             return (None, now);

@@ -5,7 +5,8 @@ use super::{
 };
 use crate::{BuildError, Decision, Quota};
 
-/// A fixed window that begins with a key's first request. The next window begins with the first request after it.
+/// A fixed window that begins with a key's first request. The key's first request after the end of that window
+/// begins the next one.
 ///
 /// The words are the end of the window in nanoseconds, and the count, which is above 0.
 ///

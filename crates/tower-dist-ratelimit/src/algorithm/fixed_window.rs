@@ -31,7 +31,8 @@ pub(crate) struct WindowTime {
 impl FixedWindow {
     /// # Errors
     ///
-    /// An invalid quota, or a limit that needs more bits than the numbers of all windows up to the horizon leave free.
+    /// An invalid quota, or a limit that does not fit in `count_bits`: the bits that the number of the last window
+    /// before the horizon leaves free.
     pub(crate) fn new(quota: Quota, staggered: bool) -> Result<Self, BuildError> {
         quota.check()?;
         let window = saturating_nanos(quota.window());

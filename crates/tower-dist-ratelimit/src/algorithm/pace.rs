@@ -9,9 +9,9 @@ pub(super) const MAX_AHEAD: u64 = 1 << 61;
 /// A clock that counts tokens.
 ///
 /// Time is counted in *units*: one token is 2^k units, and the clock gains `limit * 2^k / window` units per nanosecond.
-/// Each reading is rounded down once, so rounding errors do not add up. k is as large as 100 years in 63 bits allow, so
-/// a unit is shorter than a nanosecond unless the burst is huge. An emission interval rounded to whole nanoseconds
-/// would instead lose 0.4 requests an hour at 333 per second.
+/// Each reading is rounded down once, so rounding errors do not add up. k is the largest integer with which 100 years
+/// fit in 63 bits, so a unit is shorter than a nanosecond unless the burst is huge. An emission interval that is
+/// rounded up to whole nanoseconds would instead lose 0.4 requests an hour at 333 per second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// k: one token is `1 << token_bits` units.
@@ -122,7 +122,7 @@ impl Pace {
     }
 }
 
-/// Returns the most units per window with which the clock stays below 2⁶³ units up to the horizon.
+/// Returns the maximum units per window at which the clock stays below 2⁶³ units until the horizon.
 fn most_per_window(window: u64) -> u128 {
     (u128::from(window) << 63) / HORIZON.as_nanos()
 }

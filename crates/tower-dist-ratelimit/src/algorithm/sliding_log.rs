@@ -8,7 +8,8 @@ use crate::{BuildError, Decision, Quota};
 /// In memory a log takes 16 to 37 bytes per request and key: it grows by doubling, and drops old requests in batches.
 pub const MAX_LOG: u64 = 10_000;
 
-/// A sliding window log: it keeps the time and the cost of each request, so any window admits exactly the limit.
+/// A sliding window log: it keeps the time and the cost of each request, so the limit holds exactly in every interval
+/// of a window's length.
 ///
 /// The *sum* at a request is the cost of all requests up to and including it, modulo 2⁶⁴. The used tokens of a window
 /// are the difference of two sums, which a binary search finds. The first word is the sum before the oldest request.
@@ -93,17 +94,17 @@ impl SlidingLog {
         let sum = log.sum().wrapping_add(tokens);
         let is_full = (len - left) as u64 >= self.longest;
         match &mut words[..] {
-            // Not later than the last request, because the clock stood still or jumped back: joins its entry.
+            // If the clock stood still or jumped back, the request joins the last entry.
             [.., last, before] if len > 0 && *last >= now => *before = sum,
-            // A full log can get further debts. They join the last entry, whose time becomes `now`, so that it
-            // counts for longer.
+            // An extra charge can meet a full log. It joins the last entry, whose time becomes `now`, so that no
+            // token is forgotten too early.
             [.., last, before] if is_full => (*last, *before) = (now, sum),
             _ => {
                 if words.is_empty() {
                     words.push(0);
                 } else if left * 8 >= len {
                     // Drops old requests in batches, because each drop moves all other words. The sum before the
-                    // oldest remaining request stays.
+                    // oldest remaining request becomes the first word.
                     words.drain(..2 * left);
                 }
                 words.extend_from_slice(&[now, sum]);
@@ -121,7 +122,8 @@ impl Arithmetic for SlidingLog {
             (0, Some(last)) => self.until(last[0], now),
             (_, last) => self.until(last.map_or(now, |last| last[0].max(now)), now),
         };
-        // Waits for the first entry after which the other entries leave room for the cost.
+        // Finds the first entry whose later entries leave room for the cost. The request can pass when that entry
+        // leaves the window.
         let retry_after = || {
             let follow_more = log.follow_more_than(limit - take.cost);
             let last = log.entries.partition_point(follow_more);

@@ -36,11 +36,11 @@ struct View<'a> {
     counts: &'a [u64],
     /// The number n of sub-windows in the window.
     sub_windows: u64,
-    /// The number of the present sub-window.
+    /// The number of the present sub-window, or of the newest one if the clock has jumped back to before it.
     number: u64,
-    /// Nanoseconds since the present sub-window began.
+    /// Nanoseconds since sub-window `number` began, or 0 before its beginning.
     passed: u64,
-    /// Nanoseconds until the present sub-window begins; above 0 only if the clock has jumped back.
+    /// Nanoseconds until sub-window `number` begins: above 0 only if the clock has jumped back.
     behind: u64,
 }
 
@@ -97,8 +97,8 @@ impl SlidingWindow {
         u64::try_from(part.div_ceil(u128::from(self.length))).unwrap_or(count)
     }
 
-    /// Returns the time in the present sub-window, in nanoseconds, from which at most `room` of the oldest sub-window's
-    /// `count` counts. Returns `None` if the present sub-window ends before that.
+    /// Returns how many nanoseconds into the present sub-window the counting part of the oldest sub-window's `count`
+    /// falls to `room`. Returns `None` if the present sub-window ends before that.
     fn passed(&self, count: u64, room: u64) -> Option<u64> {
         if count <= room {
             return Some(0);

@@ -108,16 +108,17 @@ use crate::{BuildError, Decision, Policy};
 /// too long.
 ///
 /// After a clock jumps back, no more is admitted than before. A clock that was far ahead blocks a key at most until its
-/// value expires. Windows begin at multiples of their length since the start of 2020 (UTC).
+/// value expires. A fixed window begins at a multiple of its length since the start of 2020 (UTC), unless it is
+/// staggered or begins with a request.
 ///
 /// A value expires about a second after all of its tokens are free again. Windows are kept for up to a minute longer,
 /// for machines whose clocks are behind.
 ///
 /// # Cost
 ///
-/// Two round trips per decision: a load and a swap. A rejection, and a charge of zero cost, take only the load. Each
-/// key has a task while charges wait for it. At most 8,192 charges wait at a time, and further charges fail. A decision
-/// allocates.
+/// Two round trips per decision: a load and a swap. A charge of zero cost takes only the load, and so does a rejection
+/// that leaves the key's quota as it was. Each key has a task while charges wait for it. At most 8,192 charges wait at
+/// a time, and further charges fail. A decision allocates.
 pub struct CasBackend<C> {
     tasks: ValueTasks<C>,
     prefix: String,
@@ -155,7 +156,7 @@ impl<C: CompareAndSwap> CasBackend<C> {
     /// Maximum time of one load or one swap, and of all retries of a charge after lost races.
     ///
     /// A load or swap that takes longer is dropped, and its callers get an error. Usually the layer's backend timeout
-    /// is shorter, and ends the wait of a caller before.
+    /// is shorter, and ends the caller's wait earlier.
     ///
     /// # Default
     ///
@@ -166,9 +167,9 @@ impl<C: CompareAndSwap> CasBackend<C> {
         self
     }
 
-    /// Returns the number of lost corrections. Corrections are those of callers, and refunds of charges to one policy
-    /// when another policy rejects the request. A lost refund leaves its tokens charged, so fewer requests are
-    /// admitted. A lost extra charge takes no tokens, so more are admitted.
+    /// Returns the number of lost corrections. A correction is a refund or an extra charge by a caller, or a refund to
+    /// one policy because another policy rejected the request. A lost refund leaves its tokens charged, so fewer
+    /// requests are admitted. A lost extra charge takes no tokens, so more are admitted.
     #[must_use]
     pub fn lost_corrections(&self) -> u64 {
         self.transactions.lost()
@@ -191,7 +192,7 @@ impl<C: CompareAndSwap> CasBackend<C> {
         self.transactions.finish(limit).await
     }
 
-    /// Groups the charges by the value that they change. Nearly always they are one part.
+    /// Groups the charges by the value that they change. Nearly always the result is a single part.
     fn parts(
         &self,
         charges: &[Charge<'_>],

@@ -33,11 +33,11 @@ pub struct Charge<'a> {
     /// The number of tokens. A charge of zero cost takes nothing.
     pub cost: u64,
     /// The maximum grant, in tokens: an allowed charge takes all free tokens up to this number, and at least its cost.
-    /// [`granted`](crate::Decision::granted) is the number of tokens that it took. A leaky queue grants only the cost.
-    /// A charge of zero cost grants nothing.
+    /// [`granted`](crate::Decision::granted) is the number of tokens that the charge took. A leaky queue grants only
+    /// the cost. A charge of zero cost grants nothing.
     pub up_to: u64,
-    /// A quota for this key from now on, in place of the policy's own. The charge fails if the policy has no
-    /// [`dynamic_quotas`](crate::Policy::dynamic_quotas).
+    /// The key's quota in place of the policy's own, in force until another charge changes it. The charge fails if the
+    /// policy has no [`dynamic_quotas`](crate::Policy::dynamic_quotas).
     ///
     /// - Used tokens stay used. They drain at the former quota's rate until this charge, and then at this quota's rate,
     ///   even if this charge is rejected.

@@ -58,8 +58,8 @@ impl<Req, M> CallLimitLayerBuilder<Req, M> {
     shared_setters!();
 
     /// Adds a policy: a [`Policy`](crate::Policy) that counts all requests together, or the result of
-    /// [`Policy::by_request`](crate::Policy::by_request). A request passes if all policies allow it; otherwise none is
-    /// charged.
+    /// [`Policy::by_request`](crate::Policy::by_request). A request passes if all policies allow it; otherwise no
+    /// policy is charged.
     pub fn limit(mut self, policy: impl Into<RequestPolicy<Req>>) -> Self {
         self.policies.push(policy.into());
         self
@@ -145,8 +145,8 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
         if self.mode.queues.max_waiters == 0 {
             return Err(BuildError::new("max_waiters", 0, "at least 1"));
         }
-        // So a leaky queue rejects a request that would wait longer than `max_wait`. Otherwise the request would be charged
-        // and need a refund.
+        // Limits the `max_wait` of each leaky queue to the layer's `max_wait`. Otherwise a queue could charge a request
+        // that waits too long, and the charge would need a refund.
         let policies = self.policies.into_iter();
         let policies = policies.map(|policy| policy.queueing_at_most(max_wait));
         self.policies = policies.collect();

@@ -13,7 +13,8 @@ pub(crate) struct CallLimits<Req> {
 }
 
 impl<Req> CallLimits<Req> {
-    /// Returns whether a policy applies to a request, and fills in its charge.
+    /// Returns a closure that fills in the request's charge to a policy, and returns whether the
+    /// policy applies.
     #[inline]
     pub(crate) fn apply(
         &self,

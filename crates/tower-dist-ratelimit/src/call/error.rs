@@ -36,7 +36,8 @@ impl<E> LimitError<E> {
 }
 
 impl<E: 'static> LimitError<E> {
-    /// Returns this error, after registering its type so that layers above can read the wrapped error.
+    /// Returns the error unchanged. With the feature `attempt`, first registers its type, so that layers above can
+    /// read the wrapped error.
     #[inline(never)]
     pub(crate) fn known(self) -> Self {
         #[cfg(feature = "attempt")]

@@ -20,14 +20,14 @@ pub enum Source {
     /// The [`Backend`](crate::backend::Backend), which counts for all its users.
     #[default]
     Backend,
-    /// The backend, but not in one step, and one policy rejected the request. The policies' keys are on different
-    /// servers of a Redis Cluster, or in different items of Memcached. The backend refunds the tokens of the other
-    /// policies. Until then, another request may miss these tokens and be rejected too. See
+    /// The backend, but not in one step, and one policy rejected the request. The policies' keys are in different slots
+    /// of a Redis Cluster, or in different values of Memcached or a `CasBackend`. The backend refunds the tokens of the
+    /// other policies. Until then, another request may miss these tokens and be rejected too. See
     /// [`colocate`](crate::Policy::colocate).
     Parts,
-    /// This process, with a [lease](crate::Consistency::Leased). `remaining` is the sum of the unused leased tokens and
-    /// the tokens that the backend had after the last refill, minus the tokens requested since then. A rejection means that the backend
-    /// recently had too few tokens; `retry_after` is the time until the next refill request.
+    /// This process, with a [lease](crate::Consistency::Leased). `remaining` is an estimate: the unused leased tokens,
+    /// plus the tokens that the backend had after the last refill, minus the tokens requested since then. A rejection
+    /// means that the backend recently had too few tokens; `retry_after` is the time until the next refill request.
     Lease,
     /// This process, with an [estimate](crate::Consistency::Eventual) of the usage of all instances. The numbers are
     /// estimates, too.

@@ -77,8 +77,9 @@ impl Circuit {
         }
     }
 
-    /// Returns the circuit with a probe in flight, or `None` if no probe is due. The next probe is due after the timeout of
-    /// this one and a pause. So two probes never overlap, and a cancelled probe does not block the next one.
+    /// Returns the circuit with a probe in flight, or `None` if no probe is due. The next probe is due when the
+    /// timeout of this probe and then a pause have passed. So two probes never overlap, and a cancelled probe does
+    /// not block the next one.
     pub(super) fn probe(self, now: Duration, pauses: Pauses, noise: u64) -> Option<Self> {
         match self {
             Self::Open { probes, due } if now >= due => {

@@ -52,18 +52,18 @@ pub enum FailureMode {
     /// # After an outage
     ///
     /// Instances return one by one. For 5 s after its circuit closes, an instance admits only requests that both the
-    /// backend and its share allow. With a `backend_timeout` above 1 s this time is 3 s plus two timeouts. The instance
-    /// charges the tokens that it has admitted alone to the backend, with the next request of the same key. So the
-    /// full rate of the backend does not add to the shares of instances that have not returned. In an interval D around an
-    /// outage, all instances together admit at most:
+    /// backend and its share allow. With a `backend_timeout` above 1 s this time is 3 s plus two timeouts. With the
+    /// next request of a key, the instance also charges the backend for the tokens that it has admitted alone. So the
+    /// full rate of the backend does not add to the shares of instances that have not returned. In an interval D around
+    /// an outage, all instances together admit at most:
     ///
     /// - for a bucket, `rate · D` plus three bursts: one before the outage, one from the shares, and one after all
     ///   instances have returned. Without an outage it is one burst.
     /// - for a fixed window, twice the limit: once by the backend and once by the shares. If an instance does not see a key
     ///   again, the tokens that it has admitted alone for that key come on top.
     ///
-    /// The bounds assume that `instances` is at most the smallest limit, burst and limit over cost, because no share is
-    /// below 1. The bounds do not cover three cases:
+    /// The bounds assume that `instances` is at most every limit, every burst, and every limit divided by its cost,
+    /// because no share is below 1. The bounds do not cover three cases:
     ///
     /// - An instance without requests during the outage can admit all requests that the backend allows, while others
     ///   still return.

@@ -1,7 +1,7 @@
 //! The limits of a process that returns to the backend after it has decided alone.
 //!
-//! Processes return one by one, by chance. Without further rules, a process that has returned admits at the full rate
-//! of the backend, while the others still admit their shares. Two rules prevent that:
+//! Processes return at random times. Without further rules, a process that has returned admits at the full rate of the
+//! backend, while the others still admit their shares. Two rules prevent that:
 //!
 //! 1. For some time after its circuit closes, a process admits only requests that both the backend and its own share
 //!    allow. All processes that have opened their circuits have closed them by the end of that time.
@@ -9,9 +9,11 @@
 //!
 //! **Buckets.** Let r be the rate, B the burst, and T the time when the last process returns. Take any interval D.
 //! - Before the outage, and from T on, the backend charges each admitted request: at most B + r · (that part of D).
-//! - Between, each of N processes is within its share, by rule 1: together at most N · (B/N + r/N · (that part of D)).
+//! - In between, each of N processes is within its share, by rule 1: together at most N · (B/N + r/N · (that part of
+//!   D)).
 //!
-//! The sum is at most 3 · B + r · D, and one probe per process. There is no term for the time to return.
+//! The sum is at most 3 · B + r · D, and one probe per process. The sum does not depend on how long the processes take
+//! to return.
 //!
 //! **Fixed windows.** Let L be the limit, and W a window of the backend. A share begins its window with a key's first
 //! request. Each of its windows admits at most L/N.
@@ -46,7 +48,7 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    /// Returns whether the process has not recently returned to the backend. Costs one relaxed load.
+    /// Returns `true` unless the process has recently returned to the backend. Costs one relaxed load.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.unreported_until.load(Relaxed) == 0

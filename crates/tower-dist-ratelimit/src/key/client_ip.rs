@@ -55,8 +55,8 @@ impl ClientIp {
         })
     }
 
-    /// Returns the nearest address that does not belong to a trusted proxy. The search ends at an entry without an address,
-    /// which is `None` among the hops, and at the last hop.
+    /// Returns the nearest address that does not belong to a trusted proxy. The search ends after
+    /// the last hop, or before a hop without an address, which is `None`.
     fn nearest(&self, peer: IpAddr, mut hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
         let mut nearest = peer;
         while self.0.contains(nearest)

@@ -1,7 +1,7 @@
 use super::{KeySink, RequestParts};
 use crate::BuildError;
 
-/// Takes a key from a request.
+/// Extracts a key from a request.
 ///
 /// Implement the trait for an extractor that has settings. For a key of several borrowed parts, a closure of type
 /// `Fn(RequestParts<'_>, &mut KeySink) -> Option<()>` suffices, because it implements the trait.
@@ -22,7 +22,8 @@ use crate::BuildError;
 /// ```
 #[must_use]
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// Writes the parts of the key. `None` means that the request has no key, and discards the parts written before.
+    /// Writes the parts of the key to `sink`. Returns `None` if the request has no key; the parts written before are
+    /// then discarded.
     fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()>;
 
     /// Checks the extractor's settings once, when the limit is built.

@@ -80,7 +80,8 @@ pub(super) fn peer(head: RequestParts<'_>) -> Option<IpAddr> {
     #[cfg(feature = "tonic-014")]
     if let Some(info) = extensions
         .get::<tonic::transport::server::TcpConnectInfo>()
-        // Without an address, for example on a Unix socket, a layer may have inserted a `SocketAddr`.
+        // If tonic knows no address, for example on a Unix socket, uses the `SocketAddr` that a layer may have
+        // inserted.
         && let Some(peer) = info.remote_addr()
     {
         return Some(peer.ip());

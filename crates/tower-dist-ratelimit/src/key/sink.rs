@@ -148,7 +148,7 @@ fn last_word(bytes: &[u8]) -> u64 {
     let (_, rest) = bytes.as_chunks::<8>();
     let bits = match bytes.last_chunk() {
         _ if rest.is_empty() => 0,
-        // The last eight bytes begin in the word before, and the shift removes its bytes.
+        // The last eight bytes overlap the previous word. The shift removes that word's bytes.
         Some(end) => u64::from_le_bytes(*end) >> (64 - 8 * rest.len()),
         None => {
             let rest = rest.iter().rev();

@@ -57,7 +57,7 @@ impl RateLimitLayerBuilder {
 impl<R> RateLimitLayerBuilder<R> {
     shared_setters!();
 
-    /// Adds a policy. A request passes if all policies allow it; otherwise none is charged.
+    /// Adds a policy. A request passes if all policies allow it; otherwise no policy is charged.
     ///
     /// With two nested layers, the outer layer has already charged a request that the inner layer rejects. To decide a limit for
     /// all requests and a limit for some requests together, add both to one layer, with [`Policy::only_if`].
@@ -89,7 +89,8 @@ impl<R> RateLimitLayerBuilder<R> {
     /// Selects the responses that carry the `RateLimit` headers.
     pub fn headers(mut self, fields: ResponseHeaders) -> Self {
         self.answers.fields = fields;
-        // Checked here, so that a binary that does not call this setter cannot print floating-point numbers.
+        // Checked here and not in `build`: the check formats floating-point numbers, and a binary without this setter
+        // then lacks that code.
         self.headers = fields.check();
         self
     }
@@ -104,8 +105,8 @@ impl<R> RateLimitLayerBuilder<R> {
         self
     }
 
-    /// Inserts a [`RateLimitHandle`](crate::RateLimitHandle) into the extensions of each request that passes. The service reads
-    /// and corrects the request's charge with it.
+    /// Inserts a [`RateLimitHandle`](crate::RateLimitHandle) into the extensions of each request that passes. With the
+    /// handle, the service reads and corrects the request's charge.
     ///
     /// # Cost
     ///

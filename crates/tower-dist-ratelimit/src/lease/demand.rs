@@ -118,8 +118,8 @@ impl Shortage {
         self.0 >= 3
     }
 
-    /// Returns the pause before the next refill: the time of 1, 2, 4, 8 or 16 requests, at most one lease
-    /// time. The first pauses are so short that a brief shortage rejects hardly any request here.
+    /// Returns the pause before the next refill: the time of 1, 2, 4, 8 or 16 requests, at most one lease time. The
+    /// first pauses are so short that this process rejects hardly any request during a brief shortage.
     pub(super) fn pause(self, demand: u64, lease: u64) -> u64 {
         match self.0 {
             0 => 0,

@@ -20,7 +20,8 @@ pub(super) struct PolicySet {
 impl PolicySet {
     /// # Errors
     ///
-    /// A prefix that a store key cannot contain, or a policy that the arithmetic or a value has no room for.
+    /// A prefix that a store key cannot contain, a quota that the arithmetic cannot count, or a log that is too long
+    /// for a value.
     pub(super) fn new(prefix: &str, policies: &[Policy]) -> Result<Self, BuildError> {
         let is_prefix =
             (1..=64).contains(&prefix.len()) && prefix.bytes().all(|b| b.is_ascii_graphic());
@@ -89,8 +90,8 @@ fn keys(prefix: &str, policies: &[Policy]) -> Keys {
     Keys::new(prefix, "s1", &parts.collect::<String>())
 }
 
-/// Returns the layout of a policy's state: the algorithm, and the length and number of its windows. A count of a long
-/// window means nothing in a short one, so both have different layouts.
+/// Returns the layout of a policy's state: the algorithm, and the length and number of its windows. The count of a long
+/// window means nothing in a short window, so windows of different lengths have different layouts.
 fn layout(policy: &Policy) -> String {
     let window = policy.quota().window().as_nanos();
     match policy.algorithm() {

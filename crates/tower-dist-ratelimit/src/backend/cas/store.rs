@@ -17,7 +17,7 @@ use crate::backend::BackendError;
 ///
 /// Keys have at most 220 characters, all of them printable ASCII without spaces. Values are any bytes, at most 96 KiB.
 ///
-/// The conformance kit (feature `conformance`) checks all of this through the backend.
+/// To test a store, run the conformance kit (feature `conformance`) against its `CasBackend`.
 pub trait CompareAndSwap: Send + Sync + 'static {
     /// The version of a value. It differs from the versions of all other values that the key ever has.
     type Version: Send;

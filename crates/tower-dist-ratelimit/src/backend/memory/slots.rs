@@ -12,7 +12,8 @@ use super::{
     sync::{Mutex, MutexGuard},
 };
 
-/// Number of locks for inserting. More than a machine has cores, so that two inserts seldom contend.
+/// Number of locks for inserting. A *stripe* is the set of lines that share one lock. There are more locks than a
+/// machine has cores, so that two inserts seldom contend.
 const STRIPES: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
     1
 } else {
@@ -84,8 +85,8 @@ impl Slots {
                     return seen;
                 }
             } else {
-                // An insert that takes a slot gives it back if the slot was charged meanwhile. So a key without a slot
-                // may have one again. Only under the locks is the result of `find` certain.
+                // An insert that takes a slot gives it back if the slot was charged meanwhile. So a key that `find`
+                // has missed may have its slot again. The result of `find` is certain only under the locks.
                 let _locked = self.lock(key);
                 if self.find(key).is_none() {
                     if let Some(next) = change(0) {
@@ -130,8 +131,8 @@ impl Slots {
     /// Waits for the insert that took the slot, and returns whether the key got the slot back.
     ///
     /// An insert that finds the charge gives the slot back, but a later insert may take the slot again. An insert that
-    /// took the slot before the charge keeps it: its own value then happened to equal `seen`. In that case this
-    /// function undoes the charge for the new owner.
+    /// was complete before the charge keeps the slot: the value that it had written happened to equal `seen`. In that
+    /// case this function undoes the charge for the new owner.
     #[cold]
     fn keeps_slot(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
         let _locked = self.lock(key);

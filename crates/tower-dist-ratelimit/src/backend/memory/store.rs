@@ -13,7 +13,7 @@ pub(super) trait Store: Send + Sync {
     /// Puts the quota of a rejected request in force.
     fn adopt(&self, _key: Fingerprint, _nanos: u64, _ask: &Take<'_>) {}
 
-    /// Takes `delta` tokens even if there are fewer, or returns `-delta` tokens.
+    /// Takes `delta` tokens even if fewer are free, or returns `-delta` tokens.
     fn settle(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, delta: i64);
 
     /// Makes the key as good as unused.

@@ -5,8 +5,8 @@ use std::{error::Error, fmt};
 /// Causes are an invalid URL, an unreachable host, a timeout, credentials that the server rejects, and a server that is
 /// too old or read-only. The message never contains a password.
 ///
-/// `connect` returns this error after one attempt. `connect_lazy` connects in the background, so it returns this error
-/// only for invalid settings.
+/// A backend's `connect` returns this error after one failed attempt. A backend's `connect_lazy` connects in the
+/// background, so it returns this error only for invalid settings.
 ///
 /// ```
 /// use tower_dist_ratelimit::backend::toolkit::ConnectError;
@@ -32,7 +32,7 @@ impl ConnectError {
         }
     }
 
-    /// The same with the cause `source`, which becomes the error's [`source`](Error::source).
+    /// The same error with the cause `source`, which becomes the error's [`source`](Error::source).
     #[must_use]
     pub fn because(
         to: impl fmt::Display,

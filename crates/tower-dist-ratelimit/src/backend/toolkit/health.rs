@@ -67,6 +67,7 @@ impl Health {
     }
 
     /// Returns the last reason that was recorded: why the connection was lost, or why an attempt to connect failed.
+    /// Without a recorded reason, the text says that the first attempt has not ended.
     #[must_use]
     pub fn reason(&self) -> String {
         let reason = self.last_reason().clone();

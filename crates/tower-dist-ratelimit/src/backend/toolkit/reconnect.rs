@@ -10,7 +10,8 @@ use super::{ConnectError, Health, connect_within};
 use crate::backend::BoxFuture;
 
 /// Bounds of the delay after a failed attempt, before jitter. The first delay is short, so that a restarted server is
-/// reached soon. Full jitter halves a delay on average, so each client makes about two attempts a second at the longest.
+/// reached soon. Full jitter halves a delay on average, so at the longest delay each client makes about two attempts a
+/// second.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
 

@@ -14,8 +14,8 @@ const LONGEST: usize = 128;
 
 /// A cache of the tags of recent keys.
 ///
-/// A look-up takes a fifth of the time of a hash, which is one of the slowest steps of a hot key's decision. The cache
-/// holds 64 keys of at most 128 bytes.
+/// Hashing is one of the slowest steps of a hot key's decision. A look-up takes a fifth of that time. The cache holds
+/// 64 keys of at most 128 bytes.
 ///
 /// ```
 /// use tower_dist_ratelimit::backend::toolkit::{Tags, tag};
@@ -42,7 +42,7 @@ impl Tags {
         if key.is_empty() || key.len() > LONGEST {
             return tag(key);
         }
-        // Another thread uses this entry: hashes the key instead of waiting.
+        // If another thread uses this entry, hashes the key instead of waiting.
         let Ok(mut known) = self.0[place(key)].try_lock() else {
             return tag(key);
         };

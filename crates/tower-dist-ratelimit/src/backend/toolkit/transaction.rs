@@ -191,7 +191,8 @@ impl Transactions {
     }
 
     /// Makes corrections. If a failure [is retryable](TransactionPart::is_retryable), sends the correction again, for
-    /// up to 5 s. Counts other failures, and a correction that still fails then, as [lost](Self::lost).
+    /// up to 5 s. Counts corrections with other failures, and corrections that still fail after 5 s, as
+    /// [lost](Self::lost).
     ///
     /// # Errors
     ///

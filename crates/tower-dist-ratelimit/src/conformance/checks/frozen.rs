@@ -41,8 +41,8 @@ pub(super) async fn nothing_written(case: Case) -> Checked {
     is_unused("a look at a key of rejections alone", unused, seen)
 }
 
-/// Checks that refunds return the charged tokens and no more, and that extra charges take tokens even if there are
-/// fewer.
+/// Checks that refunds return the charged tokens and no more, and that extra charges take tokens even if too few are
+/// free.
 pub(super) async fn refunds(case: Case) -> Checked {
     let subject = case.subject(FROZEN)?;
     let key = subject.key("a");

@@ -8,9 +8,9 @@ use crate::BuildError;
 ///
 /// # Default
 ///
-/// The limit trusts the addresses that these proxies append to `X-Forwarded-For`, or to `Forwarded` with
-/// [`forwarded`](Self::forwarded). It reads only one of the two headers, because a proxy that appends to one header passes
-/// on the client's version of the other.
+/// The limit reads `X-Forwarded-For`. With [`forwarded`](Self::forwarded) it reads `Forwarded` instead. It
+/// never reads both headers, because a proxy that appends to one header passes on the client's version of
+/// the other.
 ///
 /// # Errors
 ///
