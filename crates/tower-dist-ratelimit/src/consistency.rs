@@ -60,12 +60,12 @@ pub enum Consistency {
     ///
     /// # Above the limit
     ///
-    /// If the backend grants fewer tokens than requested, it decides one by one on requests that find no
-    /// leased tokens. If the shortage continues, this instance rejects such requests during a pause, and then
-    /// calls the backend again. The pause lasts for 2, 4, 8 and finally 16 requests, but at most one lease
-    /// time. `retry_after` is the remaining pause, or the backend's own wait if that is longer. A request that
-    /// costs less than the rejected one still goes to the backend. So an overloaded fleet admits the full
-    /// limit, in bursts, with one round trip per 16 requests.
+    /// If the backend grants fewer tokens than requested, this instance calls it again only after a pause. Until
+    /// then it rejects requests that find no leased tokens. The first pause lasts for the time of 1 request. While
+    /// the shortage continues, the pauses last for 2, 4, 8 and finally 16 requests. A pause lasts longer if the
+    /// backend's own wait is longer, but at most one lease time. `retry_after` is the remaining pause, or the
+    /// backend's own wait if that is longer. If the backend rejected a request, requests that cost less still go to
+    /// the backend. So an overloaded fleet admits the full limit, in bursts, with one round trip per 16 requests.
     ///
     /// # Cost
     ///

@@ -17,7 +17,7 @@
 //! | [`sliding_window`] | 1.99 × limit; 1.02 to 1.15 × limit on real traffic | a sliding window at a low price | 120 ns · 85 B | 1 · 190 B | 2 · 150 B | yes |
 //! | [`sliding_window_buckets`] (n) | 1.99 × limit; closer on real traffic | the same at a higher price | 95 ns · 100 B, plus 1.7 ns · 8 B per bucket | 1 · 190 B, plus 2 or more per bucket | 2 · 150 B, plus 1 to 9 per bucket | yes |
 //! | [`sliding_window_strict`] (n) | the limit | hard limits in fixed memory; sustains n / (n + 1) of the limit | 95 ns · 100 B, plus 1.7 ns · 8 B per bucket | 1 · 190 B, plus 2 or more per bucket | 2 · 150 B, plus 1 to 9 per bucket | yes |
-//! | [`sliding_window_log`] | the limit | hard limits that are small | 125 ns · 100 B, plus 16 to 37 per token | 1 · 270 B, plus 11 per token | 2 · 150 B, plus up to 18 per token | yes |
+//! | [`sliding_window_log`] | the limit | hard limits that are small | 125 ns · 100 B, plus 16 to 37 per request | 1 · 270 B, plus 11 per token | 2 · 150 B, plus up to 18 per token | yes |
 //! | several policies with one key | as each policy alone | limits that hold together, all or nothing | the sum | 1 · the sum | 2 · one value | no, an error |
 //!
 //! The times hold for one thread and a key in the processor's caches. With a million keys, a decision takes up to 300

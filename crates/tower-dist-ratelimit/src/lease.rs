@@ -196,7 +196,8 @@ impl Leasing {
         match answer {
             Answer::Done(_) => in_flight.answered(out),
             Answer::Later(answer) => return Answer::Later(self.refill(in_flight, answer)),
-            // If this refill ran in the background, the next request without tokens gets the error.
+            // No request waits for a background refill, so its error is dropped. The next request that finds no
+            // leased tokens calls the backend.
             Answer::Failed(_) => {}
         }
         answer

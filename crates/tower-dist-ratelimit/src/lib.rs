@@ -31,7 +31,8 @@
 //!
 //! - **Exact.** A rejected request is allowed after its [`retry_after`](Decision::retry_after), and not a nanosecond before.
 //!   A rejection charges nothing. The count never drifts, however long the process runs.
-//! - **All or nothing.** Several policies are decided in one step. If one of them rejects a request, none is charged.
+//! - **All or nothing.** Several policies are decided in one step. If one of them rejects a request, no policy is
+//!   charged.
 //! - **Cheap.** In [`Memory`](backend::Memory), a bucket or fixed window allows a request of a known key without a lock. With
 //!   one policy and without response headers, this takes no allocation.
 //! - **Standard.** A rejection is status 429 with `Retry-After`, a problem document and the IETF's `RateLimit` headers. For gRPC
@@ -92,19 +93,20 @@
 //!
 //! # Placement
 //!
-//! Place the layer outside timeouts, concurrency limits and buffers, so that rejected requests do not occupy them. Place it
-//! inside authentication if a key depends on the user. Retries of your clients count as requests. Place a [`ThrottleLayer`]
-//! inside your own retry layer, so that each retry waits for its turn. `tower-jitter-retry` retries a call that the
-//! throttle rejected after the rejection's `retry_after`.
+//! Place the layer outside timeouts, concurrency limits and buffers, so that rejected requests do not occupy them.
+//! Place it inside authentication if a key depends on the user. Retries of your clients count as requests. Place a
+//! [`ThrottleLayer`] inside your own retry layer, so that each retry waits for its turn. If the throttle rejects a
+//! call, `tower-jitter-retry` retries the call when the rejection's `retry_after` has passed.
 //!
 //! Building a layer creates the counts. Services and clones of one layer share them, also in frameworks that call `layer`
 //! more than once.
 //!
 //! # Backend failures
 //!
-//! A request waits at most the [`backend_timeout`](RateLimitLayerBuilder::backend_timeout) (50 ms) for the backend, and is never sent
-//! twice. A circuit breaker opens after five failures in a row, or if half of at least ten decisions within one second fail. While
-//! it is open, one request at a time probes the backend. Meanwhile [`FailureMode`] decides:
+//! A request waits at most the [`backend_timeout`](RateLimitLayerBuilder::backend_timeout) (50 ms) for the backend,
+//! and is never sent twice. A circuit breaker opens after five failures in a row, or if at least half of ten or more
+//! decisions within one second fail. While the circuit is open, one request at a time probes the backend. Meanwhile
+//! [`FailureMode`] decides:
 //!
 //! | [`FailureMode`] | a request | client sees |
 //! |---|---|---|
@@ -125,7 +127,8 @@
 //! - `axum-08`: [`key::peer_addr`] reads axum 0.8's `ConnectInfo`; adds `key::matched_path`.
 //! - `tonic-014`: [`key::peer_addr`] reads tonic 0.14's `TcpConnectInfo`. tonic's server enables HTTP/1 and HTTP/2 in hyper for
 //!   every server of the same build.
-//! - `tracing`: `TracingObserver`; log lines for a missing key, a late quota look-up and changes of the circuit.
+//! - `tracing`: `TracingObserver`; log lines for a missing key, a late quota look-up, a lost correction and changes
+//!   of the circuit.
 //! - `metrics`: `MetricsObserver`.
 //! - `toolkit`: `backend::toolkit`, for authors of a backend over a network.
 //! - `cas`: `backend::CasBackend`, which turns any store with compare-and-swap into a backend. Includes `toolkit`.

@@ -159,8 +159,8 @@ impl Limiter {
 
     /// Returns the state of a key without a charge: its remaining tokens, and the time until it is full again.
     ///
-    /// This is the decision on a cost of zero. It is allowed, unless the quota is zero. An observer receives no event for it,
-    /// except events of the backend.
+    /// A peek is a check of cost zero, which is allowed unless the quota is zero. An observer receives only events of
+    /// the backend.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl Limiter {
     /// Charges `tokens` in addition to an earlier check, even if the key has too few. Later checks then wait longer. Use it for
     /// a cost that turns out higher than expected.
     ///
-    /// While the circuit is open, the local fallback is charged, if there is one.
+    /// While the circuit is open, the local fallback is charged. Without a local fallback, the charge then fails.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -212,7 +212,7 @@ impl Limiter {
     /// Refunds `tokens` that were charged and not used. A bucket never holds more than its burst. With a window algorithm, make
     /// the refund before the window of the charge ends. A later refund lowers the count of the current window instead.
     ///
-    /// While the circuit is open, the local fallback gets the refund, if there is one.
+    /// While the circuit is open, the local fallback gets the refund. Without a local fallback, the refund then fails.
     ///
     /// # Errors
     ///

@@ -71,7 +71,8 @@ type Wrap = fn(
 #[derive(Clone, Copy)]
 pub(crate) enum Outcome {
     Pass {
-        /// Whether the policies were charged. `false` for an exempt request, and for a request that only shadow mode lets pass.
+        /// Whether the limit itself admitted the request. `false` for an exempt request, and for a request that
+        /// passes only in shadow mode: neither was charged.
         charged: bool,
     },
     Reject(Reason),

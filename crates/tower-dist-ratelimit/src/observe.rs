@@ -88,14 +88,14 @@ pub enum Event<'a> {
     /// The backend failed or was late, or the circuit breaker is open. [`FailureMode`](crate::FailureMode) decides on
     /// the request instead. Another event with the request's outcome follows.
     BackendFailed(&'a BackendError),
-    /// The circuit breaker opened after too many failures, of which this error is the last. From now on, only probes
+    /// The circuit breaker opened after too many failures. This error is the last of them. From now on, only probes
     /// reach the backend.
     CircuitOpened(&'a BackendError),
     /// A probe succeeded and closed the circuit breaker.
     CircuitClosed,
-    /// The wait of a request. In a [`Throttle`](crate::Throttle) the wait is over, and the request has an outcome. In a
-    /// [leaky queue](crate::Policy::leaky_queue) the request passes and begins to wait. A shadow reports the wait of
-    /// the queue, but does not wait.
+    /// The wait of a request. A [`Throttle`](crate::Throttle) emits this event after the wait, when the request has an
+    /// outcome. For a [leaky queue](crate::Policy::leaky_queue), the event comes before the wait, when the request
+    /// passes. A shadow reports the wait of the queue, but does not wait.
     Waited(Duration),
     /// The caller dropped a request before the limit decided on it.
     Cancelled,

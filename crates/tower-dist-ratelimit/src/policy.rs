@@ -24,8 +24,8 @@ pub(crate) enum DynamicQuota {
     Later(PartsFn<QuotaLookup>),
 }
 
-/// A pending quota look-up. It never fails: the error type is that of the timeout that [`Timeout`](crate::backend::Timeout)
-/// adds.
+/// A pending quota look-up. The look-up itself never fails. The error is for [`Timeout`](crate::backend::Timeout),
+/// which wraps it.
 pub(crate) type QuotaLookup = BoxFuture<'static, Result<Option<Quota>, BackendError>>;
 
 /// Maximum length of a policy's name in bytes. It is bounded, because responses carry the names.
@@ -56,7 +56,7 @@ const MAX_NAME: usize = 64;
 /// - a number of the quota or of the algorithm is out of range,
 /// - the quota has a burst but the algorithm does not support it,
 /// - the fixed cost is zero or exceeds the burst, or
-/// - the key has an invalid setting, so that no request can have it.
+/// - the key has an invalid setting, so that no request can have a key.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, key};
@@ -126,9 +126,9 @@ impl Policy {
     /// Use it for calls that must not come in bursts at all, such as those to a partner's API. The wait is the decision's
     /// [`delay`](crate::Decision::delay).
     ///
-    /// If a caller drops a request while it waits, the place stays empty, because later requests already have their times.
-    /// A refund by a [handle](crate::RateLimitHandle) or a [`Limiter`](crate::Limiter::refund) moves the next request up, so that
-    /// it can pass at the same time as the last waiting request.
+    /// If a caller drops a request while it waits, the place stays empty, because later requests already have their
+    /// times. A refund by a [handle](crate::RateLimitHandle) or a [`Limiter`](crate::Limiter::refund) moves only the
+    /// next new request forward: it can pass at the same time as the last waiting request.
     pub fn leaky_queue(self, max_wait: Duration) -> Self {
         self.counted(Algorithm::LeakyQueue { max_wait })
     }
@@ -156,14 +156,15 @@ impl Policy {
     /// Counts the current window in full, and the previous window in proportion to its overlap with a window that ends now.
     /// When 43 of 60 seconds of the current window have passed, the overlap is 17/60.
     ///
-    /// It needs two counters. Of real traffic it admits at most 1.02 to 1.15 times the limit in a window, close to a true
-    /// sliding window. An attacker can send nearly twice the limit in one window.
+    /// It needs two counters. On real traffic it admits at most 1.02 to 1.15 times the limit in a window, close to a
+    /// true sliding window. An attacker can send nearly twice the limit in one window.
     pub fn sliding_window(self) -> Self {
         self.counted(Algorithm::SlidingWindow)
     }
 
-    /// Divides a window into `count` buckets, from 2 to 100, with one counter each. The bucket before the window counts in
-    /// proportion to its part that is less than a window ago. Four buckets in a minute are five counters of 15 seconds.
+    /// Divides a window into `count` buckets, from 2 to 100, with one counter each. One more counter holds the bucket
+    /// before the window, which counts in proportion to its overlap with a window that ends now. With four buckets, a
+    /// minute takes five counters of 15 seconds each.
     ///
     /// On real traffic it is closer to the limit than [`sliding_window`](Self::sliding_window). An attacker can still send
     /// nearly twice the limit in one window.
@@ -171,8 +172,8 @@ impl Policy {
         self.counted(Algorithm::SlidingWindowBuckets { count })
     }
 
-    /// Divides a window into `count` buckets, from 2 to 100, with one counter each. The bucket before the window counts in
-    /// full.
+    /// Divides a window into `count` buckets, from 2 to 100, with one counter each. One more counter holds the bucket
+    /// before the window, which counts in full.
     ///
     /// It never admits more than the limit in any window, and uses a fixed amount of memory. It sustains
     /// `count / (count + 1)` of the limit: 80 % with four buckets, 91 % with ten.
@@ -180,10 +181,10 @@ impl Policy {
         self.counted(Algorithm::SlidingWindowStrict { count })
     }
 
-    /// Stores the time of each token, and admits exactly the limit in any window.
+    /// Stores the time and the cost of each request, and never admits more than the limit in any window.
     ///
     /// Use it for small limits that must hold, such as logins. The limit is at most 10,000. In
-    /// [`Memory`](crate::backend::Memory), each token in the window takes 16 to 37 bytes.
+    /// [`Memory`](crate::backend::Memory), each request in the window takes 16 to 37 bytes.
     pub fn sliding_window_log(self) -> Self {
         self.counted(Algorithm::SlidingWindowLog)
     }
@@ -224,8 +225,9 @@ impl Policy {
     /// Keeps all keys of this policy on one server of a distributed backend, together with the keys of every policy that is
     /// colocated under the same name.
     ///
-    /// In a Redis Cluster, policies with different keys are otherwise decided in parallel, and a rejection refunds the
-    /// others. Colocated policies are decided in one step, but one server carries all of their load.
+    /// In a Redis Cluster, policies with different keys are otherwise decided in parallel, and the charges to the other
+    /// policies are refunded if one policy rejects. Colocated policies are decided in one step, but one server carries
+    /// all of their load.
     ///
     /// # Default
     ///
@@ -345,9 +347,9 @@ impl Policy {
 
     /// Applies the policy only to requests for which the closure returns `true`.
     ///
-    /// So one layer can hold the limits of a whole service and the limits of its routes, and decide them together: a request
-    /// that one policy rejects is charged to none. With a separate layer for each route, the outer layer has
-    /// charged the request before the inner one rejects it.
+    /// So one layer can hold the limits of a whole service and the limits of its routes, and decide them together: a
+    /// request that one policy rejects is not charged to any policy. With a separate layer for each route, the outer
+    /// layer has charged the request before the inner one rejects it.
     ///
     /// This works in a [`RateLimitLayer`](crate::RateLimitLayer), for HTTP and gRPC. The closure sees the request as it
     /// arrives at the layer. In axum,

@@ -14,7 +14,7 @@ pub const HORIZON: Duration = Duration::from_secs(3_155_760_000);
 /// # Default
 ///
 /// `burst` equals `limit`. So an idle client can send a whole window's requests in a moment, and up to twice the limit
-/// in the window that starts there. A smaller burst smooths the load. A burst of 1 spaces requests evenly.
+/// in the window that begins at that moment. A smaller burst smooths the load. A burst of 1 spaces requests evenly.
 ///
 /// # Errors
 ///

@@ -17,9 +17,9 @@ use crate::{CallLimit, CallLimitLayer, Waits};
 ///   [`Reason::TooLong`](crate::Reason::TooLong). If the wait is uncertain, the request is rejected after `max_wait`.
 /// - A request that finds `max_waiters` waiting requests is rejected with [`Reason::QueueFull`](crate::Reason::QueueFull). A
 ///   request that can never pass is rejected with [`Reason::Quota`](crate::Reason::Quota).
-/// - A call that is dropped gives its place to the requests behind it and returns its tokens. A place in a
-///   [leaky queue](crate::Policy::leaky_queue) stays taken, because later requests already have their times. Such a queue is no
-///   longer than `max_wait`.
+/// - A call that is dropped gives its place to the requests behind it and returns its tokens. A place in a [leaky
+///   queue](crate::Policy::leaky_queue) stays taken, because later requests already have their times. The layer limits
+///   the waits in such a queue to `max_wait`, too.
 ///
 /// Build it with [`CallLimitLayer::builder`](crate::CallLimitLayer::builder) and
 /// [`waiting`](crate::CallLimitLayerBuilder::waiting). Services and clones of one layer share one queue.

@@ -47,7 +47,7 @@ const LOCKS: usize = 256;
 /// | sliding windows | 85 |
 /// | dynamic quotas | 100 |
 /// | sliding windows of `n` buckets | 100, and 8 for each bucket |
-/// | sliding window logs | 100, and 16 to 37 for each token |
+/// | sliding window logs | 100, and 16 to 37 for each request |
 ///
 /// At capacity, a new key replaces another key, which loses its state: the least limited of twelve or sixteen random
 /// keys. If 100,000 keys fill a capacity of 100,000, about one process in sixty replaces a key too early. At half of

@@ -105,8 +105,8 @@ impl RateLimited {
         self.0.reason
     }
 
-    /// Returns the longest wait of the rejecting policies, exact to the nanosecond. If the backend fails, returns the
-    /// time until its next probe. `None` if waiting does not help or the wait is unknown.
+    /// Returns the longest wait of the rejecting policies, not rounded to seconds. For [`Reason::Backend`], returns
+    /// the time until the next probe of the backend. `None` if waiting does not help or the wait is unknown.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
@@ -118,7 +118,8 @@ impl RateLimited {
         decided.map(|(name, decision)| (&**name, decision))
     }
 
-    /// Returns the names of the policies that rejected the call. Empty if no policy counted it.
+    /// Returns the names of the policies that rejected the call. Empty if no policy's count caused the rejection, for
+    /// example if the key is missing.
     pub fn violated(&self) -> impl Iterator<Item = &str> {
         let rejected = self
             .decisions()

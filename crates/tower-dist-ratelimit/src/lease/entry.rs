@@ -79,7 +79,7 @@ impl Entry {
         self.leases.iter().map(|lease| lease.tokens(now)).sum()
     }
 
-    /// Returns the tokens that do not expire in the next quarter of a lease time, while a refill arrives.
+    /// Returns the tokens that do not expire in the next quarter of a lease time, within which a refill should arrive.
     fn lasting(&self, now: u64, lease: u64) -> u64 {
         self.held(now.saturating_add(lease / 4))
     }
@@ -135,7 +135,7 @@ pub(super) struct KeyState {
     refunded: bool,
     /// Tokens that the backend charged, or may have charged, outside of the refill since it was sent.
     outside: u64,
-    /// Until this time, a request without tokens is rejected here if it costs at least `reject_from`.
+    /// Until this time, this process rejects requests that find no leased tokens and cost at least `reject_from`.
     reject_until: u64,
     reject_from: u64,
     /// When the wait in the backend's last rejection ends, or 0 if its last answer was no rejection.
@@ -147,7 +147,7 @@ pub(super) struct KeyState {
 pub(super) enum Plan {
     /// Send the request to the backend without a refill.
     Exact,
-    /// Reject the request, because the backend was short a moment ago.
+    /// Reject the request, because the backend recently granted too few tokens.
     Reject(Decision),
     Refill(Refill),
 }
@@ -191,7 +191,7 @@ impl KeyState {
         if claim.now < reject_until && claim.cost >= self.reject_from {
             return Plan::Reject(self.reject(entry, claim, reject_until));
         }
-        // A background refill pays for no request: the lease has paid for it.
+        // A background refill pays for no request: the lease has already paid for the request that starts the refill.
         let cost = if claim.ahead { 0 } else { claim.cost };
         self.charged_outside(entry, cost);
         if claim.now < entry.not_before.load(Relaxed) {
@@ -199,7 +199,7 @@ impl KeyState {
         }
         let held = entry.lasting(claim.now, lease);
         let extra = claim.extra(demand, held, entry.remaining.load(Relaxed));
-        // The first estimates are uncertain: half of `HOT` must also have been measured.
+        // The first estimates are uncertain, so half of `HOT` must also have been measured.
         if extra == 0 || demand < HOT || self.demand.per_lease() < HOT / 2 {
             if claim.ahead {
                 let later = claim.now.saturating_add(lease / 8);
@@ -223,7 +223,8 @@ impl KeyState {
 
     /// Returns a rejection that lasts until `until`, or until the backend's own wait ends if that is later.
     pub(super) fn reject(&self, entry: &Entry, claim: Claim, until: u64) -> Decision {
-        // The backend is called before `due`, because other instances may have returned tokens.
+        // The wait can end after `until`, when this process calls the backend again: other instances may return tokens
+        // before `due`.
         let wait = Duration::from_nanos(until.max(self.due).saturating_sub(claim.now));
         // A rejected request can find some tokens, but fewer than its cost.
         let remaining = entry.held(claim.now).min(claim.cost - 1);
@@ -244,7 +245,7 @@ impl KeyState {
             .store(remaining.saturating_sub(tokens), Relaxed);
     }
 
-    /// Stores the granted tokens as a lease. Returns the time until which requests without tokens are
+    /// Stores the granted tokens as a lease. Returns the time until which requests that find no leased tokens are
     /// rejected, or 0. If the key was evicted after the refill was sent, discards the tokens.
     pub(super) fn answered(
         &mut self,
@@ -267,8 +268,8 @@ impl KeyState {
             0
         };
         self.reject_until = until;
-        // After a rejection, only requests that cost at least as much are rejected here; after a short
-        // grant, requests of any cost.
+        // If the backend rejected a request, this process rejects only requests that cost at least as much. If the
+        // backend granted too few tokens, this process rejects requests of any cost.
         (self.reject_from, self.due) = match decision.retry_after {
             Some(wait) if !decision.allowed => (refill.cost, now.saturating_add(nanos(wait))),
             _ => (0, 0),
@@ -287,8 +288,8 @@ impl KeyState {
         until
     }
 
-    /// Ends a refill. The next refill starts at `not_before` at the earliest. Until then, requests that find no
-    /// leased tokens are rejected here, or go to the backend one by one.
+    /// Ends a refill. The next refill starts at `not_before` at the earliest. Until then, the backend decides one by
+    /// one on requests that find no leased tokens, or this process rejects them.
     pub(super) fn ended(&mut self, entry: &Entry, refill: Refill, not_before: u64) {
         if self.in_flight == refill.id {
             self.in_flight = 0;

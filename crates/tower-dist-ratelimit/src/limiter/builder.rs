@@ -45,10 +45,11 @@ impl LimiterBuilder {
 
     shared_setters!();
 
-    /// Adds a policy. All policies count the same key. A check passes if all of them allow it; otherwise none is charged.
+    /// Adds a policy. All policies count the same key. A check passes if all policies allow it; otherwise no
+    /// policy is charged.
     ///
-    /// The limiter returns one decision. If policies reject the check, it is the rejection with the longest wait. Otherwise
-    /// it is the decision with the fewest remaining tokens.
+    /// The limiter returns one decision. If policies reject the check, the limiter returns the rejection with
+    /// the longest wait. Otherwise it returns the decision with the fewest remaining tokens.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -109,7 +109,7 @@ impl Check {
     pub(super) fn acquire(&mut self, backend: &dyn Backend) -> Answer {
         self.decisions.reject(self.charges.len());
         let keys = self.sink.bytes();
-        // Most layers have one policy. Without the vector, its query takes half the time.
+        // Most layers have one policy. Without the vector, a query of one policy takes half the time.
         if let [asked] = self.charges.as_slice() {
             return backend.acquire(&[asked.charge(keys)], &mut self.decisions);
         }

@@ -283,7 +283,7 @@ impl Limits {
         Outcome::Reject(Reason::Quota)
     }
 
-    /// Builds one decision per charge without a count. `decision` receives the limit of the charge's quota.
+    /// Builds decisions that no counter made, one per charge. `decision` receives the limit of the charge's quota.
     fn uncounted(&self, check: &Check, decision: &dyn Fn(u64) -> Decision) -> Decisions {
         let charges = check.charges.iter();
         let quotas = charges.map(|asked| {

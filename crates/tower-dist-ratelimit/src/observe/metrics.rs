@@ -23,13 +23,14 @@ use crate::{Reason, Rejection, backend::CircuitOpen};
 /// | `name` | the name of the limit; empty by default |
 /// | `outcome` | `allowed`, `rejected`, `shadowed`, `cancelled` |
 /// | `reason` | `quota`, `missing_key`, `misconfigured`, `backend`, `reduced_capacity`, `queue_full`, `too_long` |
-/// | `policy` | the name of the policy that rejected; empty if no policy counted the request |
+/// | `policy` | the name of the rejecting policy; empty if no policy's count caused the rejection |
 /// | `kind` | `late` (timeout), `error`, or `open` (the circuit breaker is open) |
 /// | `circuit` | `opened`, `closed` |
 ///
 /// Keys are not labels, because there are too many of them.
 ///
-/// The first event describes the metrics to the recorder, so install the recorder before the first request.
+/// At the first event, the observer describes the metrics to the recorder. So install the recorder before the first
+/// request.
 ///
 /// # Cost
 ///

@@ -47,7 +47,7 @@ pub enum Algorithm {
         /// Number of buckets in a window.
         count: u32,
     },
-    /// The time of each token.
+    /// The time and the cost of each request.
     SlidingWindowLog,
 }
 

@@ -1,6 +1,6 @@
 use http::StatusCode;
 
-/// The reason of a rejection.
+/// The reason for a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {

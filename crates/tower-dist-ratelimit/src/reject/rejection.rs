@@ -38,25 +38,27 @@ impl<'a> Rejection<'a> {
         rule.policy.hint()
     }
 
-    /// The HTTP status: 429 for a quota, 400 for a missing key, 500 for a misconfigured server, 503 for a failed backend.
+    /// The HTTP status: 429 for a quota, 400 for a missing key, 500 for a misconfigured server, 503 for all
+    /// other reasons.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.reason.status()
     }
 
-    /// The longest wait among the policies that rejected, to the nanosecond. If the backend failed, the time until its next
-    /// probe. `None` if waiting does not help or the wait is unknown.
+    /// The longest wait of the rejecting policies, not rounded to seconds. For [`Reason::Backend`], the time
+    /// until the next probe of the backend. `None` if waiting does not help or the wait is unknown.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.decided.check.retry_after()
     }
 
-    /// The names of the policies that rejected the request, in the order of the layer. Empty if no policy counted the request.
+    /// The names of the policies that rejected the request, in the order of the layer. Empty if no policy's
+    /// count caused the rejection, for example if the key is missing.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
         self.rejected().map(|(rule, _)| &*rule.name)
     }
 
-    /// The policies that rejected, without [hidden](crate::Policy::hidden) ones.
+    /// The policies that rejected the request, without [hidden](crate::Policy::hidden) ones.
     pub(super) fn shown(&self) -> impl Iterator<Item = &'a Rule> {
         let rules = self.rejected().map(|(rule, _)| rule);
         rules.filter(|rule| !rule.policy.hidden)

@@ -18,15 +18,16 @@ use crate::{
 
 /// The response of a [`Throttle`](super::Throttle) service.
 ///
-/// Requests with the same keys wait for the first of them. So poll the future until it is ready, or drop it: a future that
-/// keeps its place without being polled blocks the requests behind it until they reach `max_wait`. A call outside a tokio
-/// runtime takes its place when the future is first polled, which needs a runtime with a timer.
+/// Requests with the same keys wait for the first of them. So poll the future until it is ready, or drop it: a future
+/// that keeps its place without being polled blocks the requests behind it until they reach `max_wait`. A call outside
+/// a tokio runtime takes its place when the future is first polled. That poll needs a runtime with a timer.
 ///
 /// # Cancel safety
 ///
 /// If the future is dropped while it waits, it gives its place to the requests behind it. If it is dropped between its
-/// turn and the call of the inner service, it returns its tokens, in the background if the backend takes time. A place in
-/// a leaky queue and tokens of a window that has ended are not returned. After that, dropping the future drops the inner call.
+/// turn and the call of the inner service, it returns its tokens, in the background if the backend takes time. A place
+/// in a leaky queue and tokens of a window that has ended are not returned. After the call of the inner service,
+/// dropping the future drops the inner call.
 ///
 /// # Panics
 ///
@@ -108,7 +109,7 @@ impl<S: Service<Req>, Req> State<S, Req> {
         }
     }
 
-    /// Waits for the delay of a charged request, and for the inner service.
+    /// Returns the state in which a charged request waits for its delay, and then for the inner service.
     #[inline]
     pub(super) fn charged(mut charged: Charged, inner: S, request: Req) -> Self {
         let mut rules = charged.limits.rules.iter();

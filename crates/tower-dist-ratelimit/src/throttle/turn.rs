@@ -163,7 +163,7 @@ fn supplies(limits: &Limits, check: &Check, now: Instant) -> Supplies {
     let decided = check.charges.iter().zip(check.decisions.iter());
     let supply = |(asked, decision): (&PolicyCharge, &Decision)| {
         if !decision.allowed {
-            // At that time the rejected request takes all tokens.
+            // When the rejected request passes at `due`, it takes all tokens.
             let due = decision.retry_after.and_then(|wait| now.checked_add(wait));
             return Supply {
                 from: due.unwrap_or(now),

@@ -70,8 +70,8 @@ impl WaitQueues {
         self.waiting.load(Relaxed) > 0
     }
 
-    /// Joins the end of the queue with this key. If there is no such queue, a request with supplies starts one. A request
-    /// without supplies then gets `None`.
+    /// Joins the end of the queue with this key. If there is no such queue, a request with `supplies` starts
+    /// one, and a request without them gets `None`.
     pub(super) fn join(
         self: &Arc<Self>,
         key: &[u8],
@@ -114,7 +114,7 @@ impl WaitQueues {
 }
 
 impl WaitQueue {
-    /// Whether a request that joins now certainly gets its turn after `end`.
+    /// Returns whether a request that joins now certainly gets its turn after `end`.
     fn is_longer(&self, spacing: &Spacing, end: Instant) -> bool {
         let Some(supplies) = &self.supplies else {
             return false;
@@ -159,7 +159,8 @@ impl QueuePlace {
 
     /// Waits until all earlier requests have left.
     pub(super) async fn first(&mut self) {
-        // Unconstrained, so that the request enters the semaphore's queue even if its task has used up its budget.
+        // Unconstrained, so that the request enters the semaphore's queue even if its task has used up tokio's
+        // cooperative budget.
         let permit = unconstrained(Arc::clone(&self.turn).acquire_owned()).await;
         if let Some(queue) = self.queues.lock().get_mut(&self.key) {
             queue.add(&self.spacing, Duration::saturating_sub);
