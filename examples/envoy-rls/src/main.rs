@@ -153,7 +153,9 @@ async fn run(mut options: Options) -> Result<(), BoxError> {
     }
     let limiters = options.limits.limiters().await?;
     let domains = config::load(&options.config)?;
-    let listener = TcpListener::bind(options.listen).await?;
+    let listener = TcpListener::bind(options.listen)
+        .await
+        .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
     let (mut interrupt, mut terminate) = (
         signal(SignalKind::interrupt())?,
         signal(SignalKind::terminate())?,
