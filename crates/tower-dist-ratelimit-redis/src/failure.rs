@@ -92,4 +92,29 @@ mod tests {
             assert_eq!(redirected(answer), (host.to_owned(), 6381), "{answer}");
         }
     }
+
+    #[test]
+    fn each_failure_has_a_message_that_names_its_cause() {
+        let node = || Address::parse("a:1", 0).unwrap();
+        let cluster =
+            "the key is at a:1, since this is a Cluster, which needs a URL of redis-cluster://";
+        for (failure, says) in [
+            (Failure::new("out of memory"), "out of memory"),
+            (
+                Failure::NotConnected("it was closed".into()),
+                "no connection to Redis: it was closed",
+            ),
+            (Failure::Moved(node()), cluster),
+            (Failure::Ask(node()), cluster),
+            (
+                Failure::TryAgain,
+                "some of the keys have moved, and some have not",
+            ),
+            (Failure::Full, "too many requests wait already"),
+        ] {
+            let error = BackendError::from(failure);
+            let expected = format!("the rate limit's backend did not decide: {says}");
+            assert_eq!(error.to_string(), expected);
+        }
+    }
 }

@@ -192,4 +192,20 @@ mod tests {
         let silence = sent(Vec::new()).await;
         assert_eq!(silence, (vec!["EVALSHA".into()], None));
     }
+
+    #[test]
+    fn a_call_without_a_valid_answer_has_a_message_that_says_so() {
+        for (outcome, says) in [
+            (CallOutcome::TimedOut, "no answer from Redis within 500ms"),
+            (
+                CallOutcome::Numbers(vec![1]),
+                "an answer of another length than expected",
+            ),
+        ] {
+            let Failure::Error(text) = outcome.failure(Duration::from_millis(500)) else {
+                panic!("{outcome:?}");
+            };
+            assert_eq!(&*text, says);
+        }
+    }
 }

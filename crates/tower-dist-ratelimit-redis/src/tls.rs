@@ -75,3 +75,24 @@ fn connector(store: RootCertStore) -> Result<TlsConnector, ConnectError> {
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(pem: &[u8]) -> String {
+        Tls::new(Some(pem)).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn root_certificates_that_are_missing_or_broken_are_errors() {
+        let none = "TLS: there is no root certificate to trust";
+        assert_eq!(error(b""), none);
+        assert_eq!(error(b"no certificate"), none);
+        let broken = error(b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n");
+        assert!(
+            broken.starts_with("root_certificates: is not PEM: "),
+            "{broken}"
+        );
+    }
+}

@@ -52,7 +52,8 @@
 //!   attempt is in flight. If all attempts fail, the caller receives the outcome of the first attempt.
 //! - A tie goes to the oldest attempt. Only the response head is classified.
 //! - A failure before any hedge is returned immediately, because retries belong to a retry layer. With
-//!   [`hedge_on_failure`](crate::HedgeLayerBuilder::hedge_on_failure) the next hedge follows immediately.
+//!   [`hedge_on_failure`](crate::HedgeLayerBuilder::hedge_on_failure) the next hedge follows immediately,
+//!   unless the failure has a `Retry-After`.
 //! - A hedge is not sent if its service is not ready, or if the budget has no token.
 //! - Losers are dropped when the winner is known. Over HTTP/1 that closes a connection, over HTTP/2 it resets a stream. With
 //!   the feature `drain` they end in the background. Drain losers above a balancer by latency (`PeakEwma`), because dropped

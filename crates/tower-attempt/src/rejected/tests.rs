@@ -236,3 +236,11 @@ fn a_text_that_only_begins_like_a_rejection_is_no_rejection() {
         );
     }
 }
+
+#[test]
+fn the_message_of_a_rejection_names_the_wait_if_there_is_one() {
+    let text = "the request was rejected before it was sent";
+    assert_eq!(Rejected::new(None).to_string(), text);
+    let waiting = Rejected::new(Some(Duration::from_secs(2)));
+    assert_eq!(waiting.to_string(), format!("{text}; retry after 2s"));
+}

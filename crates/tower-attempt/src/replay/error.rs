@@ -56,3 +56,23 @@ impl fmt::Display for Interrupted {
 }
 
 impl Error for Interrupted {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_of_an_interrupted_body_is_the_same_in_both_errors() {
+        let text = "the rest of the request body is not available to this attempt";
+        assert_eq!(Interrupted.to_string(), text);
+        let error = ReplayError::<fmt::Error>::from(Interrupted);
+        assert_eq!(error.to_string(), text);
+        assert_eq!(error.source().unwrap().to_string(), text);
+    }
+
+    #[test]
+    fn the_message_of_a_failed_body_is_the_bodys() {
+        let error = ReplayError::Source(fmt::Error);
+        assert_eq!(error.to_string(), fmt::Error.to_string());
+    }
+}

@@ -152,6 +152,9 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 
     /// Whether a retryable failure of an attempt sends the next hedge immediately.
     ///
+    /// A failure with a `Retry-After` or a gRPC pushback sends no hedge before that wait has passed. If no other attempt is in
+    /// flight, the caller receives the failure.
+    ///
     /// Use it for failures that arrive early and pass quickly, where the backoff of a retry layer would be too long. The
     /// hedge takes a token from the budget like any other.
     ///

@@ -211,6 +211,27 @@ async fn each_pushback_adds_to_the_last_one() {
     let _hedge = next(&mut handle).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_failure_with_a_demanded_wait_postpones_the_hedge_that_follows_failures_immediately() {
+    for hint in [Hint::AtLeast(ms(30)), Hint::Exactly(ms(30))] {
+        let (mut call, mut handle) = call!(hinted(hint).hedge_on_failure(true));
+        assert_pending!(call.poll());
+        let primary = next(&mut handle).await;
+        advance(ms(10)).await;
+        assert_pending!(call.poll());
+        let _first = next(&mut handle).await;
+        primary.send_error("busy");
+        assert_pending!(call.poll());
+        assert_no_request(&mut handle);
+        advance(ms(29)).await;
+        assert_pending!(call.poll());
+        assert_no_request(&mut handle);
+        advance(ms(1)).await;
+        assert_pending!(call.poll());
+        let _second = next(&mut handle).await;
+    }
+}
+
 /// A wait without an attempt in flight is the business of a retry layer.
 #[tokio::test(start_paused = true)]
 async fn a_failure_with_a_demanded_wait_sends_no_hedge() {

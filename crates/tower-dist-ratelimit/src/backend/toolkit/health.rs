@@ -12,9 +12,10 @@ use std::sync::{
 ///
 /// let health = Health::waiting();
 /// assert!(health.is_new() && !health.is_up());
-/// health.fall("connection refused".to_owned());
+/// assert_eq!(health.reason(), "the first attempt to connect has not ended");
+/// health.disconnected("connection refused".to_owned());
 /// assert_eq!((health.is_new(), &*health.reason()), (false, "connection refused"));
-/// health.rise();
+/// health.connected();
 /// assert!(health.is_up());
 /// ```
 #[derive(Debug)]

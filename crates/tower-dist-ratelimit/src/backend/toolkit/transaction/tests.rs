@@ -246,7 +246,9 @@ async fn beyond_the_maximum_transactions_fail_before_they_send_anything() {
         drop(start().unwrap());
     }
     let sent = server.state().sent;
-    assert!(start().is_err());
+    let error = start().err().unwrap().to_string();
+    let says = format!("{MOST} transactions are in progress already");
+    assert!(error.ends_with(&says), "{error}");
     assert_eq!(server.state().sent, sent);
     transactions.finish(RETRIED_FOR).await.unwrap();
     assert!(start().is_ok());
