@@ -32,7 +32,7 @@ const MAX_COUNT: u64 = 1 << 61;
 /// The state of one key as 64-bit words, whose meaning the algorithm defines. An unused key has no words.
 pub(crate) type Words = smallvec::SmallVec<[u64; 2]>;
 
-/// The time of a decision, and a hash of the key that it is about.
+/// The time of a decision, and a hash of the decided key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
     /// Nanoseconds since the epoch.
@@ -61,13 +61,13 @@ pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
     /// Takes `delta` tokens even if fewer are free, or returns `-delta` tokens. Returns whether the state changed.
     fn settle(&self, state: &mut Words, now: Now, take: &Take<'_>, delta: i64) -> bool;
 
-    /// Returns the time until the key is as good as unused.
+    /// Returns the time until the key has no used tokens.
     fn lasts(&self, state: &[u64], now: Now) -> Duration {
         self.decide(state, now, &Take::own(0)).reset_after
     }
 
-    /// Returns a number that compares keys of one policy: the more a key is limited, the larger. 0 if the key is as
-    /// good as unused.
+    /// Returns a number that compares keys of one policy: the more a key is limited, the larger. 0 if the key has no
+    /// used tokens.
     fn pressure(&self, state: &[u64], now: Now) -> u64 {
         saturating_nanos(self.lasts(state, now))
     }
@@ -101,7 +101,7 @@ pub(crate) fn charge(
 /// A request for tokens of one key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Take<'a> {
-    /// A cost of zero takes nothing.
+    /// The cost, in tokens. A cost of zero takes nothing.
     pub(crate) cost: u64,
     /// The maximum grant, in tokens. A number below the cost has no effect: the grant is then the cost.
     pub(crate) up_to: u64,

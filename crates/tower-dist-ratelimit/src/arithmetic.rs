@@ -122,7 +122,7 @@ impl Limit {
             Algorithm::SlidingWindowStrict { count } => (0x15, Arc::new(sliding(count, true)?)),
             Algorithm::SlidingWindowLog => (0x16, Arc::new(SlidingLog::new(quota, longest_log)?)),
         };
-        // Two windows are enough, because nothing counts for longer. Without this bound, a window that a wrong clock
+        // Two windows are enough, because no token counts for longer. Without this bound, a window that a wrong clock
         // placed in the far future would be kept until then. A bucket can take any time to drain, so it has no bound.
         let longest = match algorithm.has_windows() {
             true => quota.window().saturating_mul(2),
@@ -210,7 +210,7 @@ impl State {
         arithmetic.settle(&mut self.words, now, &take, delta)
     }
 
-    /// Returns how long the state has to be kept: after that time the key is as good as unused.
+    /// Returns how long the state has to be kept: after that time the key has no used tokens.
     #[must_use]
     pub fn expires_after(&self, nanos: u64) -> Duration {
         let lasts = self.limit.arithmetic.lasts(&self.words, self.when(nanos));

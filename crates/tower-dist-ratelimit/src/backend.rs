@@ -43,7 +43,7 @@ use crate::{BuildError, Decision, Policy};
 /// | A decision has the quota's limit, the granted and the remaining tokens, and a leaky queue's delay. | `decisions` |
 /// | A charge grants at least its cost and at most [`up_to`](Charge::up_to), of the free tokens. | `decisions` |
 /// | `retry_after` is zero if allowed, and `None` if the cost is above the burst. Otherwise it is exact: one nanosecond (or the clock's grain) earlier the same request is rejected. | `decisions`, `retry` |
-/// | `reset_after` is the time until the key is as good as unused, for allowed and for rejected requests. | `decisions`, `expiry` |
+/// | `reset_after` is the time until the key has no used tokens, for allowed and for rejected requests. | `decisions`, `expiry` |
 /// | A charge of zero cost writes nothing. A rejected charge writes only a change of the key's [quota](Charge::quota). | `nothing written` |
 /// | [`settle`](Self::settle) with a positive `delta` takes tokens even if too few are free; the key is then in debt. With a negative `delta` it returns at most the cost of each charge, and never more than the used tokens. | `refunds` |
 /// | [`reset`](Self::reset) forgets one key and no other. | `reset` |

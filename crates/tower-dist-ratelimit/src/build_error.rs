@@ -2,7 +2,7 @@ use std::{error::Error, fmt};
 
 /// An invalid setting, found when a limit is built.
 ///
-/// All settings are checked at build time, so no call fails or panics because of an invalid setting. The error names
+/// A builder checks all of its settings when it builds, so no call fails or panics because of them. The error names
 /// the policy, the field, its value and its bound.
 ///
 /// ```

@@ -54,7 +54,7 @@ struct Denials {
 #[derive(Default)]
 struct Version {
     number: AtomicU64,
-    /// Hash of the last charge's quota, or 0.
+    /// Hash of the quota that the last charge brought, or 0 if it brought none.
     quota: AtomicU64,
 }
 
@@ -172,7 +172,8 @@ impl Denials {
     fn remember(&self, lookup: Lookup, costs: SmallVec<[u64; 2]>, verdict: &JointDecision) {
         let decisions = &verdict.decisions;
         if verdict.allowed && decisions.iter().any(|one| one.granted > 0) {
-            // A cheaper request took tokens, so the wait of a remembered rejection is longer now.
+            // The allowed request took tokens, so the wait of a remembered rejection is now too short. Forgets
+            // that rejection.
             self.place(lookup.tag)
                 .take_if(|denial| denial.lookup.tag == lookup.tag);
             return;

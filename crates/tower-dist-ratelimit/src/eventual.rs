@@ -53,7 +53,7 @@ struct PolicyUsage {
 #[derive(Default)]
 struct Usage {
     unsent: u64,
-    /// Quota of the last charge, if it had one of its own.
+    /// The last charge's own quota, if it had one.
     quota: Option<Quota>,
     /// Whether a request used the key since the last exchange.
     is_active: bool,

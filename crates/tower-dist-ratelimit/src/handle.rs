@@ -69,7 +69,7 @@ struct HandleCharge {
     rule: usize,
     charge: OwnedCharge,
     decision: Decision,
-    /// When the charge leaves its window, after which a refund has no effect. `None` for buckets.
+    /// The time at which the charge leaves its window. A refund after that has no effect. `None` for buckets.
     window_end: Option<Instant>,
     /// The charged tokens; `None` after a settlement, or if nothing was charged.
     charged: Mutex<Option<u64>>,

@@ -152,7 +152,7 @@ impl Quota {
         BuildError::ensure(self.burst > 0, "burst", 0, "at least 1")
     }
 
-    /// Checks that the limit is at most `most`, for a backend that cannot count further.
+    /// Checks that the limit is at most `most`, for a backend that cannot count higher.
     ///
     /// # Errors
     ///

@@ -9,11 +9,11 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A backend's answer: available now, without an allocation, or a future.
 #[non_exhaustive]
 pub enum Answer {
-    /// The decisions are in the caller's `out`. The value says whether every policy allows the request.
+    /// The decisions are in the caller's `out`. The value is `true` if every policy allows the request.
     Done(bool),
     /// The backend did not decide.
     Failed(BackendError),
-    /// The future of the decisions. It borrows nothing from the charges: they were encoded before.
+    /// The future of the decisions. It borrows nothing from the charges.
     Later(BoxFuture<'static, Result<JointDecision, BackendError>>),
 }
 

@@ -85,7 +85,7 @@ impl BackendError {
         }
     }
 
-    /// Returns whether the backend did not answer within the timeout. It may have charged the request.
+    /// Returns whether the backend did not answer within the timeout. The backend may have charged the request.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         self.timed_out

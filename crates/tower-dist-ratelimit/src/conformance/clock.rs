@@ -4,8 +4,8 @@ use crate::backend::BoxFuture;
 
 /// A control of the clock that the tested backends use.
 pub trait Clock: Send + Sync + 'static {
-    /// Waits until `time` has passed on the backend's clock, or advances a paused clock by `time`. A clock that cannot
-    /// be paused may pass slightly more.
+    /// Waits until `time` has passed on the backend's clock, or advances a paused clock by `time`. With a clock that
+    /// cannot be paused, slightly more time may pass.
     fn pass(&self, time: Duration) -> BoxFuture<'_, ()>;
 
     /// Returns the maximum difference between the backend's clock and tokio's clock, from rounding and drift. Return

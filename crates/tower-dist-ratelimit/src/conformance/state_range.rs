@@ -37,7 +37,7 @@ impl StateRange {
         ]
     }
 
-    /// Returns the earliest and the latest time at which the key is as good as unused.
+    /// Returns the earliest and the latest time at which the key has no used tokens.
     pub(super) fn unused(&self, from: u64, to: u64) -> [u64; 2] {
         [(&self.most, from), (&self.least, to)]
             .map(|(state, now)| now + saturating_nanos(state.decide(now, &LOOK).reset_after))

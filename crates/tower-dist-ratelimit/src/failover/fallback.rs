@@ -114,7 +114,7 @@ impl Fallback {
         let _ = self.share.settle(&[self.own(number, charge)], -cost);
     }
 
-    /// Returns and clears the key's unreported tokens that still count.
+    /// Returns and clears the tokens that a key used here without the backend, if they still count.
     pub(crate) fn take_unreported(&self, number: usize, charge: Charge<'_>) -> u64 {
         let share = &self.shares[number];
         let look = self.own(number, Charge { cost: 0, ..charge });
@@ -203,7 +203,7 @@ impl Share {
         let burst = share(quota.burst_size(), self.cost.max(1));
         let limit = match self.algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => share(quota.limit(), 1),
-            // Without a burst, one request can take at most the limit.
+            // Without a burst, the limit is the maximum cost, so the share's limit covers the fixed cost.
             _ => share(quota.limit(), self.cost.max(1)),
         };
         Quota::new(limit, quota.window()).burst(burst)

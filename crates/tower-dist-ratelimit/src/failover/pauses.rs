@@ -3,8 +3,8 @@ use std::time::Duration;
 /// The first pause before jitter, unless two timeouts are longer. A healthy backend answers in one or two milliseconds.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// The longest pause, unless the first one is longer: a backend that recovers is probed within this time. A thousand
-/// instances send about a thousand probes in it, as many requests as a healthy backend answers in 10 ms.
+/// The longest pause, unless the first one is longer: a backend that recovers is probed within this time. In that time,
+/// a thousand instances send about a thousand probes: as many requests as a healthy backend answers in 10 ms.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// An upper bound on the time in which a backend reconnects. Its reconnect delays grow to at most 1 s.

@@ -5,7 +5,7 @@
 //!
 //! 1. For some time after its circuit closes, a process admits only requests that both the backend and its own share
 //!    allow. All processes that have opened their circuits have closed them by the end of that time.
-//! 2. A process charges the tokens that it has admitted alone to the backend, with the key's next request.
+//! 2. With the next request of a key, a process also charges the backend for the tokens that it has admitted alone.
 //!
 //! **Buckets.** Let r be the rate, B the burst, and T the time when the last process returns. Take any interval D.
 //! - Before the outage, and from T on, the backend charges each admitted request: at most B + r · (that part of D).
@@ -40,10 +40,10 @@ use crate::algorithm::saturating_nanos;
 /// All accesses are relaxed: a request that sees an old value is decided as if it had come a moment earlier.
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
-    /// The end of the time in which this process reports tokens that it has admitted alone, in nanoseconds. Zero if it
-    /// has reported all of them.
+    /// The end of the time in which this process reports tokens that it has admitted alone, in nanoseconds. Zero if
+    /// the process has not recently returned.
     unreported_until: AtomicU64,
-    /// The end of the time in which requests are charged to the share, too.
+    /// The end of the time in which requests are charged to the share, too, in nanoseconds.
     shared_until: AtomicU64,
 }
 

@@ -80,8 +80,7 @@ pub(super) fn peer(head: RequestParts<'_>) -> Option<IpAddr> {
     #[cfg(feature = "tonic-014")]
     if let Some(info) = extensions
         .get::<tonic::transport::server::TcpConnectInfo>()
-        // If tonic knows no address, for example on a Unix socket, uses the `SocketAddr` that a layer may have
-        // inserted.
+        // Tonic knows no address on a Unix socket, for example. A layer may then have inserted a `SocketAddr`.
         && let Some(peer) = info.remote_addr()
     {
         return Some(peer.ip());

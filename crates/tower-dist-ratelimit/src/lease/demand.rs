@@ -5,8 +5,8 @@
 /// trips for the tokens that expire with it.
 pub(super) const HOT: u64 = 16;
 
-/// Consecutive short grants after which the pause stops growing. The longest pause is the time of
-/// 2⁴ = 16 requests, so a key that is always short costs one round trip per 16 decisions.
+/// Count of short grants at which the pause stops growing. The longest pause is the time of 2⁴ = 16 requests, so a
+/// key that is always short costs one round trip per 16 decisions.
 const MOST_SHORT: u8 = 5;
 
 /// Requests in the longest pause, and in a refill of a key that is always short.
@@ -113,7 +113,7 @@ impl Shortage {
         })
     }
 
-    /// Returns whether at least three grants were short, counted as in [`after`](Self::after).
+    /// Returns whether the count of short grants is at least three.
     pub(super) fn lasts(self) -> bool {
         self.0 >= 3
     }

@@ -34,8 +34,8 @@ impl Prepaid {
     }
 
     /// Takes `cost` tokens, if there are enough before the deadline. Returns whether it took them. `is_mine`
-    /// checks that the tokens belong to the caller's key. It runs after they are read and before they are
-    /// taken.
+    /// checks that the tokens belong to the caller's key. This check runs between reading the tokens and taking
+    /// them.
     #[inline]
     pub(super) fn spend(&self, cost: u64, now: u64, is_mine: impl Fn() -> bool) -> bool {
         let mut word = self.word.load(Acquire);

@@ -46,9 +46,9 @@ struct WaitQueue {
     /// The only permit belongs to the first request. Tokio passes the permit on in the order of the requests.
     turn: Arc<Semaphore>,
     members: usize,
-    /// `None` until the first request has a decision.
+    /// `None` until the first request is rejected.
     supplies: Option<Supplies>,
-    /// Sum of the spacings of all requests but the first.
+    /// Sum of the spacings of all requests except the first.
     behind: Spacing,
 }
 
@@ -168,7 +168,7 @@ impl QueuePlace {
         self.permit = permit.ok();
     }
 
-    /// Records the supplies that the first request knows from its rejection.
+    /// Records the supplies of tokens, which the first request has learned from its rejection.
     pub(super) fn sees(&self, supplies: Supplies) {
         if let Some(queue) = self.queues.lock().get_mut(&self.key) {
             queue.supplies = Some(supplies);

@@ -47,7 +47,7 @@ pub(super) enum Action {
 /// Charges, each with its index in the request and the index of its policy in the set.
 pub(super) type Charges = SmallVec<[(usize, usize, Charge<'static>); 1]>;
 
-/// The charges of one request to one value, whose caller waits.
+/// The charges of one request to one value. The request's caller waits for the answer.
 struct QueuedRequest {
     action: Action,
     charges: Charges,
@@ -268,8 +268,8 @@ impl<C: CompareAndSwap> ValueTask<C> {
         timeout(limit, asked).await.unwrap_or_else(late)
     }
 
-    /// Removes requests whose caller has dropped the future, and fails requests that have waited too long. Returns whether requests
-    /// remain. If none remain, the task ends.
+    /// Removes requests whose caller has dropped the future, and fails requests that have waited too long. Returns
+    /// whether requests remain. If none remain, the task ends.
     fn has_requests(&mut self) -> bool {
         let now = Instant::now();
         let mut waiting = self.tasks.shared.waiting();

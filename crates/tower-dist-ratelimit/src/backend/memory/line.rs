@@ -15,7 +15,7 @@ pub(super) const WAYS: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
 /// Bytes of a cache line.
 const BYTES: usize = 64;
 
-/// All lines of a policy.
+/// All slots of a policy, in lines.
 #[derive(Debug)]
 pub(super) struct Lines {
     words: Box<[AtomicU64]>,

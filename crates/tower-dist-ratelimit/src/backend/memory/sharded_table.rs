@@ -25,8 +25,8 @@ const WAYS: usize = 8;
 /// The keys of one policy, each with a state of any algorithm.
 ///
 /// A *shard* is a part of the table with its own lock, which is held during one decision. A key belongs to one shard,
-/// and there to one of two buckets of eight keys. A new key first removes the keys of both buckets that are as good as
-/// unused, so there is no clean-up to run. If both buckets are still full, the new key replaces the least limited of
+/// and there to one of two buckets of eight keys. A new key first removes the keys of both buckets that have no used
+/// tokens, so there is no clean-up to run. If both buckets are still full, the new key replaces the least limited of
 /// their keys.
 pub(super) struct ShardedTable {
     arithmetic: Arc<dyn Arithmetic>,

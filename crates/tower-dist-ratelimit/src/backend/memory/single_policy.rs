@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::{context::MemoryContext, store::Store};
 use crate::{Decision, algorithm::Take};
 
-/// A policy of a [`Memory`](super::Memory) that is decided alone and has no dynamic quotas, as most policies. Its
+/// A policy of a [`Memory`](super::Memory) that is decided alone and has no dynamic quotas, like most policies. Its
 /// decisions never fail.
 pub(crate) struct SinglePolicy {
     pub(super) context: MemoryContext,

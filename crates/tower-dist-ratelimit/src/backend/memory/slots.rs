@@ -20,7 +20,7 @@ const STRIPES: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
     64
 };
 
-/// A key has three lines, in this order of preference.
+/// A key can be in one of three lines of slots. They are tried in this order.
 const CHOICES: [usize; 3] = [0, 1, 2];
 
 /// The keys of one policy, each with a state of one number.
@@ -35,7 +35,7 @@ pub(super) struct Slots {
     last_inserts: Box<[Mutex<LastInsert>; STRIPES]>,
 }
 
-/// A slot that was given to a key, and the value that it then had.
+/// A slot that was given to a key, and the value that the slot then had.
 #[derive(Default, PartialEq, Eq)]
 struct LastInsert {
     place: usize,

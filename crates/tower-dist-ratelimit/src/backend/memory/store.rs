@@ -16,7 +16,7 @@ pub(super) trait Store: Send + Sync {
     /// Takes `delta` tokens even if fewer are free, or returns `-delta` tokens.
     fn settle(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, delta: i64);
 
-    /// Makes the key as good as unused.
+    /// Clears the used tokens of a key.
     fn reset(&self, key: Fingerprint);
 
     /// Returns the number of keys that have a state.

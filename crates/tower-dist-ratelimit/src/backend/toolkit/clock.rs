@@ -10,7 +10,7 @@ use crate::algorithm::saturating_nanos;
 /// The start of 2020 (UTC), as the time since the start of 1970.
 ///
 /// So windows of one day begin at midnight (UTC), and the arithmetic's [horizon](crate::arithmetic::HORIZON) is in
-/// 2119.
+/// January 2120.
 pub const EPOCH: Duration = Duration::from_secs(1_577_836_800);
 
 /// The longest time for which a window is kept after its end, for machines whose clocks are behind.

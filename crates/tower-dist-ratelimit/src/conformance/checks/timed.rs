@@ -10,7 +10,7 @@ use super::{
 
 const NANO: Duration = Duration::from_nanos(1);
 
-/// Returns how long before the end of a wait it is certain that the wait has not ended.
+/// Returns a duration: this long before its end, a wait has certainly not ended.
 fn early(grain: Duration) -> Duration {
     (4 * grain).max(NANO)
 }
@@ -43,7 +43,8 @@ pub(super) async fn retry(case: Case) -> Checked {
     promise(seen, operation, "retry_after", expected, "shorter")
 }
 
-/// Charges repeatedly around the end of `wait`: by a paused clock one nanosecond before the end and at it.
+/// Charges repeatedly around the end of `wait`. With a paused clock, charges one nanosecond before the end and at
+/// the end.
 ///
 /// A decision is made between its request and its answer. For the decision that returned `wait`, these are the two
 /// times of `since`. Returns whether another rejection was seen.
