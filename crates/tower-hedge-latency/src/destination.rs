@@ -47,7 +47,7 @@ impl<S> fmt::Debug for Alternates<S> {
 }
 
 impl<S: Clone, Req> HedgeDestination<S, Req> for Alternates<S> {
-    /// Counts hedges from the second attempt, which is the first hedge.
+    /// The first hedge is attempt number 2, and goes to the first service of the list.
     fn service(&self, attempt: Attempt, _: &mut Req, own: S) -> S {
         let hedge = usize::try_from(attempt.number().saturating_sub(2)).unwrap_or(0);
         let place = hedge.checked_rem(self.0.len());

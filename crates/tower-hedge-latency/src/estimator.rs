@@ -28,9 +28,9 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// Learns from live latencies the threshold above which a call is late.
 ///
-/// Two windows of samples count together, the current one and the previous one, so that a quiet moment forgets nothing.
-/// No thread waits for another: the first thread that finds a refresh due claims it, and the others use the old
-/// threshold.
+/// The samples of the current and the previous window count together, so that a new window does not begin without
+/// samples. No call waits for another thread: the first thread that finds a refresh due claims it, and the other threads
+/// use the old threshold.
 ///
 /// The estimator reads no clock: `now` is an argument, in microseconds since a fixed instant.
 #[derive(Debug)]

@@ -110,8 +110,8 @@
 //!       client
 //! ```
 //!
-//! Both layers draw on one [`Budget`]: the retry layer takes it with `.budget(b.clone())`, the hedge layer with
-//! [`shared_budget(b)`](HedgeLayerBuilder::shared_budget).
+//! The retry layer and the hedge layer draw on one [`Budget`]. The retry layer takes it with `.budget(b.clone())`, the
+//! hedge layer with [`shared_budget(b)`](HedgeLayerBuilder::shared_budget).
 //!
 //! # Observation
 //!
@@ -123,7 +123,7 @@
 //! # Cost
 //!
 //! A call that is not hedged copies its request and the service, performs a few atomic operations, reads the clock once
-//! or twice, and uses a timer if it does not answer at its first poll: no further allocation, no lock, no boxed future.
+//! or twice, and uses a timer unless its first poll returns the response: no further allocation, no lock, no boxed future.
 //! That is about 0.05 µs without the timer and 0.1 µs with it (`benches`, on a shared EPYC). Each class takes 16 KB.
 //!
 //! # Features

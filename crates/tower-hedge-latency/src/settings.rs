@@ -147,7 +147,8 @@ impl Settings {
         self
     }
 
-    /// Returns these settings with the changes of a request's override, except its deadline, which is an instant.
+    /// Returns these settings with the changes of a request's override. The override's deadline is applied elsewhere,
+    /// because a deadline is an instant and these settings are durations.
     pub(crate) fn overridden(&self, own: &HedgeOverride) -> Arc<Self> {
         let mut settings = self.clone();
         settings.max_hedges = own.max_hedges.unwrap_or(self.max_hedges);
@@ -168,7 +169,7 @@ impl Settings {
         trigger.due(hedge, self.max_hedges, learned)
     }
 
-    /// Returns `class`, or the class of requests without one of their own.
+    /// Returns `class`, or if it is `None` the class that all requests without a class of their own share.
     pub(crate) fn class<'a>(&'a self, class: Option<&'a Class>) -> &'a Class {
         class.unwrap_or(&self.latencies.classes.rest)
     }

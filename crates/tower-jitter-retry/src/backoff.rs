@@ -123,7 +123,7 @@ impl Backoff {
     ///
     /// # Default
     ///
-    /// A random seed. Each call of a retry layer has its own sequence of delays, also with a seed set here.
+    /// A random seed. Each call of a retry layer has its own sequence of delays, even if a seed is set.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -132,7 +132,7 @@ impl Backoff {
 
     /// Returns an endless sequence of delays, also for use outside of tower.
     ///
-    /// With a [seed](Self::seed), every schedule is the same. Otherwise each schedule differs.
+    /// With a [seed](Self::seed), every schedule has the same delays. Otherwise each schedule has its own.
     #[must_use]
     pub fn schedule(&self) -> Schedule {
         Schedule::new(*self, self.seeds().next())

@@ -77,8 +77,8 @@ where
                         };
                         match elapsed {
                             Poll::Pending => this.call.after(verdict, outcome),
-                            // The attempt failed when the limit expired, perhaps by a timer of the service for the
-                            // same instant: the timeout counts.
+                            // The attempt failed, and a limit has expired as well. The service may have its own timer
+                            // for the same instant. The call handles the timeout and ignores the failure.
                             Poll::Ready(elapsed) => {
                                 this.call.after_timeout(elapsed, this.limit.answer(elapsed))
                             }

@@ -42,7 +42,7 @@
 //!
 //! Retry layers above each other do not multiply their attempts. Layers in one task count each other's retries. Requests of
 //! extra attempts and failed responses carry a mark in their extensions. Where a layer sees neither count nor mark, the
-//! backend receives more requests. With two layers of three attempts each:
+//! backend receives more requests. The table shows how many requests one call causes with two layers of three attempts:
 //!
 //! | the failed attempts are | responses | errors | timeouts of the layer above |
 //! |---|---|---|---|

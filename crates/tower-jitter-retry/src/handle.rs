@@ -57,7 +57,7 @@ impl RetryHandle {
     ///
     /// # Errors
     ///
-    /// Returns an error if `timeout` is zero, or if the layer was built without `attempt_timeout`, `deadline` and
+    /// Returns an error if `timeout` is zero, or if the layer was built with none of `attempt_timeout`, `deadline` and
     /// `on_timeout`.
     pub fn set_attempt_timeout(&self, timeout: Duration) -> Result<(), BuildError> {
         self.change(|given| given.attempt_timeout = Some(timeout))
@@ -67,7 +67,7 @@ impl RetryHandle {
     ///
     /// # Errors
     ///
-    /// Returns an error if `limit` is zero, or if the layer was built without `attempt_timeout`, `deadline` and
+    /// Returns an error if `limit` is zero, or if the layer was built with none of `attempt_timeout`, `deadline` and
     /// `on_timeout`.
     pub fn set_deadline(&self, limit: Duration) -> Result<(), BuildError> {
         self.change(|given| given.deadline = Some(limit))

@@ -282,7 +282,8 @@ impl<P: Dialect, O, T> RetryLayerBuilder<P, O, T> {
     /// Computes the delay before a retry with a closure. The closure receives the retry's number, counted from 1, and
     /// the outcome of the failed attempt. If it returns `None`, the layer's [`backoff`](Self::backoff) applies.
     ///
-    /// A server's `Retry-After` remains a lower bound, and a gRPC pushback replaces the delay.
+    /// A server's `Retry-After` remains a lower bound. A gRPC pushback replaces the delay, and the numbers then start
+    /// from 1 again.
     ///
     /// # Default
     ///

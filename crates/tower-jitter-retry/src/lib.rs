@@ -147,7 +147,7 @@
 //!
 //! If the first attempt succeeds, a call copies the request and the service and performs a few atomic operations: no further
 //! allocation, no lock, no timer, no clock, no boxed future. A request that is never resent, such as CONNECT, is not copied.
-//! Time limits read the clock. `attempt_timeout` and `deadline` also use a timer, unless the call ends immediately.
+//! Time limits read the clock. `attempt_timeout` and `deadline` also use a timer, unless the first poll ends the call.
 //!
 //! # Features
 //!

@@ -8,18 +8,18 @@ use tower_attempt::{Deadline, Elapsed, TimedOut};
 use self::clock::Clock;
 use crate::settings::Config;
 
-/// The layer has no time limit that ends an attempt in flight.
+/// Marks a layer without time limits that end an attempt in flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTimeLimit;
 
-/// The layer's time limits end an attempt in flight, with the standard outcome of a timeout.
+/// Marks a layer whose time limits end an attempt in flight, with the standard outcome of a timeout.
 ///
 /// For gRPC the outcome is DEADLINE_EXCEEDED. Otherwise the service's error type creates it; see
 /// [`TimeoutAnswer`](crate::TimeoutAnswer).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StandardAnswer;
 
-/// The layer's time limits end an attempt in flight, with the outcome of an
+/// Marks a layer whose time limits end an attempt in flight, with the outcome of an
 /// [`on_timeout`](crate::RetryLayerBuilder::on_timeout) closure.
 #[derive(Clone, Copy, Debug)]
 pub struct OnTimeout<F>(pub(crate) F);

@@ -27,10 +27,10 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) settings: Arc<Settings>,
     pub(crate) context: P::Context,
     pub(crate) deadline: Deadline,
-    /// Whether the request may be hedged. The trigger learns from no other calls.
+    /// Whether the request may be hedged. The trigger learns only from such calls.
     pub(crate) watched: bool,
     pub(crate) start: Instant,
-    /// The call's class; `None` stands for the class of requests without one of their own.
+    /// The call's class. `None` stands for the class that all requests without a class of their own share.
     pub(crate) class: Option<Arc<Class>>,
     /// The delay that the class had learned when the call began.
     pub(crate) learned: Option<Duration>,

@@ -158,8 +158,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// Use it for failures that arrive early and pass quickly, where the backoff of a retry layer would be too long. The
     /// hedge takes a token from the budget like any other.
     ///
-    /// If a due hedge already waits until its service is ready, that hedge is the next one. The failed attempt may have
-    /// held the concurrency permit that it needs. If the service is still not ready, the caller receives the failure.
+    /// If a due hedge already waits until its service is ready, that hedge is the next one. Its service may need the
+    /// concurrency permit that the failed attempt held. If its service is still not ready, the caller receives the failure.
     ///
     /// # Default
     ///

@@ -81,7 +81,7 @@ impl Drain {
         self
     }
 
-    /// Maximum time for a loser's response and its body, from the moment another attempt wins.
+    /// Maximum time for a loser's response and its body, from the start of its background task.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;

@@ -50,7 +50,8 @@ pub(crate) struct Wait<Req> {
     /// Whether the call has used its one free retry: sent immediately and without a token, after proof that the server
     /// did not process an attempt.
     had_free_retry: bool,
-    /// The number of the last retry as the user's backoff rule counts, from 1. An exact delay of the server resets it.
+    /// The number of the last retry for the user's backoff rule, counted from 1. A free retry does not count. A gRPC
+    /// pushback resets the count.
     retry: u32,
     /// The request of the next attempt with its permit from the budget. A free retry has no permit.
     next: Option<(Req, Option<Permit>)>,
@@ -135,8 +136,8 @@ where
         verdict: Verdict,
         outcome: Outcome<S, Req>,
     ) -> Result<(), Outcome<S, Req>> {
-        // A layer above that deposits into the budget receives the outcomes that this layer does not retry, and records
-        // their failures.
+        // Each failure is recorded once. If a layer above deposits into the budget, that layer also records the failures
+        // that this layer does not retry.
         let is_ours = verdict.is_retry() || self.settings.deposits;
         let is_free = verdict == Verdict::Unprocessed && self.has_a_free_retry();
         if verdict.is_failure() && is_ours && !is_free {

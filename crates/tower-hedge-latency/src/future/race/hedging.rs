@@ -89,7 +89,8 @@ where
                         return Poll::Ready((attempt, outcome));
                     }
                     self.losers.discard(outcome);
-                    // An older hedge may be waiting for the concurrency permit of this one: poll it again.
+                    // The end of this hedge may release the concurrency permit that an older hedge waits for, so all hedges
+                    // are polled again.
                     next = 0;
                 }
             }

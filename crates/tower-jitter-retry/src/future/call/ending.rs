@@ -19,7 +19,7 @@ where
         if self.settings.deposits {
             self.budget().deposit();
         }
-        // The caller may keep this future, but it needs neither the copy of the request nor the service any longer.
+        // The caller may keep the finished future. Drop the copy of the request and the service now.
         self.saved = None;
         self.service = None;
         self.stop(StopReason::Success);
@@ -49,8 +49,8 @@ where
             _ if is_on => self.with_info(outcome, reason),
             _ => outcome,
         };
-        // The caller may keep this future. After the call it must not record a streaming body, hold a token, or keep the
-        // service's place in a queue.
+        // The caller may keep the finished future. Such a future must not record a streaming body, hold a token, or keep
+        // the service's place in a queue.
         self.saved = None;
         self.wait = None;
         self.service = None;
