@@ -73,7 +73,7 @@ pub trait Backend: Any + Send + Sync {
     ///
     /// # Default
     ///
-    /// `true`. The deny cache holds only answers that came [`Later`](Answer::Later).
+    /// `true`, which is right for any backend: a deny cache holds only answers that came [`Later`](Answer::Later).
     fn is_remote(&self) -> bool {
         true
     }

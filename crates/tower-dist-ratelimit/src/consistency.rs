@@ -32,11 +32,11 @@ pub enum Consistency {
     /// This instance pays for tokens of frequently requested keys in advance, and spends them without a
     /// round trip.
     ///
-    /// A key is leased if it has at least 16 requests per lease time. Refills run in the background, one at a
-    /// time per key, and start before the tokens run out. A refill requests up to three quarters of the tokens
-    /// that this instance needs in a lease time. It takes at most a quarter of the tokens that remain in the
-    /// backend. If that is less than 16 requests cost, it takes up to the tokens of 16 requests, but at most a
-    /// quarter of the burst.
+    /// A key is leased if it has at least 16 requests per lease time. Refills run in the background, one at a time
+    /// per key, and start before the tokens run out. A refill requests up to three quarters of the tokens that this
+    /// instance needs in a lease time. The refill takes at most a quarter of the tokens that remain in the backend.
+    /// If a quarter does not cover 16 requests, the refill takes up to their cost, but at most a quarter of the
+    /// burst.
     ///
     /// The backend decides exactly on requests for other keys, on requests outside of a tokio runtime, and on
     /// a [leaky queue](crate::Policy::leaky_queue).
@@ -54,9 +54,9 @@ pub enum Consistency {
     /// Neither the number of instances nor a crash changes that bound. In other words, the burst is larger by
     /// the rate times the lease time.
     ///
-    /// A lease ends one lease time after the *request* for it. The instance measures the time by its own
-    /// clock, which stops while a machine is suspended. Unused tokens expire with the lease. Before that,
-    /// an instance that shuts down can [return](crate::Limiter::return_leases) them.
+    /// A lease ends one lease time after the *request* for it. The instance measures the time by its own clock,
+    /// which stops while a machine is suspended. Unused tokens expire with the lease. An instance that shuts down
+    /// earlier can [return](crate::Limiter::return_leases) them.
     ///
     /// # Above the limit
     ///

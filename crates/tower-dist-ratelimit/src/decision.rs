@@ -30,7 +30,7 @@ pub use source::Source;
 #[non_exhaustive]
 pub struct Decision {
     /// Whether this policy allows the request. With several policies a request passes if all of them allow it. If
-    /// another policy rejects the request, this one has charged nothing.
+    /// another policy rejects the request, this policy has charged nothing.
     pub allowed: bool,
     /// The origin of the decision.
     pub source: Source,

@@ -54,8 +54,8 @@
 //!
 #![doc = include_str!("../docs/leases.svg")]
 //!
-//! A simulation (`figures leases` in the repository) sent three times the limit for a minute to 20 instances, which
-//! shared a bucket of 1,000 tokens per second with a burst of 100. Leases of 1 s never exceeded the limit in any
+//! In a simulation (`figures leases` in the repository), 20 instances shared a bucket of 1,000 tokens per second with a
+//! burst of 100. They received three times the limit for a minute. Leases of 1 s never exceeded the limit in any
 //! second, with 0.06 round trips per decision. Eventual consistency at intervals of 1 s took 0.01 round trips, and
 //! admitted 2.7 times the limit in the worst second.
 //!

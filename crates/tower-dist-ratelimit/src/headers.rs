@@ -45,7 +45,7 @@ pub enum ResponseHeaders {
     Always,
     /// Rejections only.
     OnRejection,
-    /// Rejections, and responses with at most this share of the burst remaining: above 0, at most 1.
+    /// Rejections, and responses when at most this share of the burst remains. The share is above 0 and at most 1.
     NearLimit(f64),
     /// No response.
     Never,

@@ -163,8 +163,9 @@ impl Leasing {
         entry.is_some_and(|entry| entry.pay(claim, *lease, out).is_some())
     }
 
-    /// Sends a request that finds no leased tokens to the backend, with or without a refill, or rejects it. If
-    /// `claim.ahead`, starts a refill that no request waits for. Outside of a runtime there are no refills.
+    /// Handles a request that finds no leased tokens: sends the request to the backend, with or without a
+    /// refill, or rejects it. If `claim.ahead`, starts a refill that no request waits for. Outside of a runtime
+    /// there are no refills.
     fn query_backend(&self, claim: Claim, charge: &Charge<'_>, out: &mut Decision) -> Answer {
         let Shared { table, lease, .. } = &*self.shared;
         let plan = match runtime::Handle::try_current() {

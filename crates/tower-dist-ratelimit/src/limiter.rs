@@ -35,7 +35,7 @@ use crate::{
 ///
 /// # Cancel safety
 ///
-/// The first poll of a future sends its request to the backend. Dropping the future after that does not undo the charge.
+/// The first poll of a future sends its request to the backend. If the future is dropped later, the charge stays.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -61,8 +61,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// Fails if the policy is invalid (see [`Policy`]), if the backend does not support it, or if one of its settings applies only
-    /// to requests (`by`, `by_fn`, `by_str`, `cost_fn`, `quota_by`, `only_if`, `missing_key`).
+    /// Fails if the policy is invalid (see [`Policy`]), or if the backend does not support the policy. Fails if the
+    /// policy has a setting for requests: `by`, `by_fn`, `by_str`, `cost_fn`, `quota_by`, `only_if` or `missing_key`.
     pub fn new(backend: impl Backend, policy: Policy) -> Result<Self, BuildError> {
         Self::builder(backend, policy).build()
     }

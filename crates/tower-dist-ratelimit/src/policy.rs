@@ -147,8 +147,8 @@ impl Policy {
         self.counted(Algorithm::FixedWindow { staggered: true })
     }
 
-    /// Counts in [fixed windows](Self::fixed_window) that start with a key's first request. The next window starts with the
-    /// first request after the end of this one.
+    /// Counts in [fixed windows](Self::fixed_window) that start with a key's first request. After the end of a window,
+    /// the key's next request starts the next window.
     pub fn fixed_window_from_first_request(self) -> Self {
         self.counted(Algorithm::FixedWindowFromFirstRequest)
     }
@@ -222,12 +222,12 @@ impl Policy {
         self
     }
 
-    /// Keeps all keys of this policy on one server of a distributed backend, together with the keys of every policy that is
-    /// colocated under the same name.
+    /// Keeps all keys of this policy on one server of a distributed backend. Policies that are colocated under the same
+    /// name share that server.
     ///
-    /// In a Redis Cluster, policies with different keys are otherwise decided in parallel, and the charges to the other
-    /// policies are refunded if one policy rejects. Colocated policies are decided in one step, but one server carries
-    /// all of their load.
+    /// Without this setting, a Redis Cluster decides policies with different keys in parallel. If one policy rejects,
+    /// the charges to the other policies are refunded. Colocated policies are decided in one step, but one server
+    /// carries all of their load.
     ///
     /// # Default
     ///
@@ -439,9 +439,9 @@ impl Policy {
     /// | another quota, with a bucket or leaky queue | that quota |
     /// | another quota, with a window or log algorithm | its limit, with the policy's window; a log counts at most 10,000 |
     ///
-    /// Used tokens stay used when the quota changes. If the new limit is lower than the usage, requests are rejected until
-    /// enough tokens have returned. If the new limit is higher, the key gets the difference immediately. A bucket refills at the old
-    /// rate until the first request with the new quota, allowed or not, and at the new rate from then on.
+    /// Used tokens stay used when the quota changes. If the new limit is lower than the usage, requests are rejected
+    /// until enough tokens have returned. If the new limit is higher, the key gets the difference immediately. A bucket
+    /// refills at the new rate from the first request with the new quota on, even if that request is rejected.
     ///
     /// # Default
     ///
@@ -473,9 +473,9 @@ impl Policy {
     /// never opens the backend's circuit. During the look-up the request occupies the ready inner service, so keep the quotas
     /// in a cache.
     ///
-    /// This works in a [`RateLimitLayer`](crate::RateLimitLayer), for HTTP and gRPC. For other requests, and for requests that
-    /// wait for their turn, let a layer above look the quota up and store it in the request, and read it there with
-    /// [`RequestPolicy::quota_by`](crate::RequestPolicy::quota_by).
+    /// This works in a [`RateLimitLayer`](crate::RateLimitLayer), for HTTP and gRPC. For other requests, and for
+    /// requests that wait for their turn, let a layer above look up the quota and store it in the request. Read it
+    /// there with [`RequestPolicy::quota_by`](crate::RequestPolicy::quota_by).
     ///
     /// # Cost
     ///

@@ -13,8 +13,9 @@ pub const HORIZON: Duration = Duration::from_secs(3_155_760_000);
 ///
 /// # Default
 ///
-/// `burst` equals `limit`. So an idle client can send a whole window's requests in a moment, and up to twice the limit
-/// in the window that begins at that moment. A smaller burst smooths the load. A burst of 1 spaces requests evenly.
+/// `burst` equals `limit`. So an idle client can send a whole window's requests in a moment. In the window that begins
+/// at that moment, it can send up to twice the limit. A smaller burst smooths the load. A burst of 1 spaces requests
+/// evenly.
 ///
 /// # Errors
 ///

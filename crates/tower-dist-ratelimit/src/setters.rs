@@ -26,8 +26,8 @@ macro_rules! shared_setters {
         /// Maximum time that a request waits for the backend: above zero and at most one minute.
         ///
         /// The time starts when the request is sent to the backend. An [asynchronous quota
-        /// look-up](crate::Policy::quota_by_async) before that has a timeout of the same length. A waiting request occupies the
-        /// ready inner service, and with it a permit if the inner service limits concurrency.
+        /// look-up](crate::Policy::quota_by_async) comes first, and has a timeout of the same length. A waiting
+        /// request occupies the ready inner service, and with it a permit if the inner service limits concurrency.
         ///
         /// # Default
         ///

@@ -10,7 +10,7 @@ pub(super) const MAX_AHEAD: u64 = 1 << 61;
 ///
 /// Time is counted in *units*: one token is 2^k units, and the clock gains `limit * 2^k / window` units per nanosecond.
 /// Each reading is rounded down once, so rounding errors do not add up. k is the largest integer with which 100 years
-/// fit in 63 bits, so a unit is shorter than a nanosecond unless the burst is huge. An emission interval that is
+/// fit in 63 bits. So a unit is shorter than a nanosecond, unless the burst is huge. An emission interval that is
 /// rounded up to whole nanoseconds would instead lose 0.4 requests an hour at 333 per second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {

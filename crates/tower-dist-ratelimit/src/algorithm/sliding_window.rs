@@ -98,7 +98,7 @@ impl SlidingWindow {
     }
 
     /// Returns how many nanoseconds into the present sub-window the counting part of the oldest sub-window's `count`
-    /// falls to `room`. Returns `None` if the present sub-window ends before that.
+    /// falls to `room`. Returns `None` if the present sub-window ends earlier.
     fn passed(&self, count: u64, room: u64) -> Option<u64> {
         if count <= room {
             return Some(0);

@@ -70,7 +70,7 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// # Keys and values
 ///
-/// A store key is `prefix:layout:hash:policy`. The hash is 128 bits of the BLAKE3 of the caller's key, so a store key
+/// A store key is `prefix:layout:hash:policy`. The hash is 128 bits of the BLAKE3 of the caller's key. So a store key
 /// does not show the caller's key, and is the same on every machine. Store keys have at most 220 characters, all of
 /// them printable ASCII without spaces.
 ///
@@ -103,9 +103,9 @@ use crate::{BuildError, Decision, Policy};
 /// # Clocks
 ///
 /// Each process decides by the wall clock of its machine, so the clocks of a fleet have to agree. NTP keeps them within
-/// milliseconds. If the fastest clock is ahead of the slowest one by `s`, then an interval `D` admits at most the
-/// tokens that the algorithm admits in `D + s`. The machine with the slowest clock may reject requests for up to `s`
-/// too long.
+/// milliseconds. Let `s` be the difference between the fastest and the slowest clock. An interval `D` admits at most
+/// the tokens that the algorithm admits in `D + s`. The machine with the slowest clock may reject requests for up to
+/// `s` too long.
 ///
 /// After a clock jumps back, no more is admitted than before. A clock that was far ahead blocks a key at most until its
 /// value expires. A fixed window begins at a multiple of its length since the start of 2020 (UTC), unless it is

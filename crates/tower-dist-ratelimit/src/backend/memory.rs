@@ -51,14 +51,14 @@ const LOCKS: usize = 256;
 ///
 /// At capacity, a new key replaces another key, which loses its state: the least limited of twelve or sixteen random
 /// keys. If 100,000 keys fill a capacity of 100,000, about one process in sixty replaces a key too early. At half of
-/// that, none does. A key without used tokens can be replaced at no loss, so the capacity has to cover only the keys
+/// that, none does. A key without used tokens can be replaced at no loss. So the capacity has to cover only the keys
 /// that are *limited at the same time*. There is no clean-up to run. An attacker who invents keys can replace other
 /// keys, so use keys that cost something to get.
 ///
 /// # Errors
 ///
-/// Building a limiter fails if a quota cannot be counted (see [`Quota`](crate::Quota)), if the system lacks the memory
-/// for the capacity, or if the limiter has more than 16 policies. The limiter's requests never fail.
+/// Building a limiter fails if a quota cannot be counted (see [`Quota`](crate::Quota)), or if the limiter has more than
+/// 16 policies. It also fails if the system lacks the memory for the capacity. The limiter's requests never fail.
 ///
 /// # Sharing
 ///
@@ -234,8 +234,8 @@ impl Memory {
                 continue;
             }
             if out.allowed {
-                // Another policy rejects the request, so nothing is taken from this one. A check of zero cost reports all
-                // its remaining tokens.
+                // Another policy rejects the request, so this policy is not charged. A check of zero cost reports all
+                // of this policy's remaining tokens.
                 one.store.check(one.key, now, &one.take.look(), out);
             }
             if one.take.cost > 0 {

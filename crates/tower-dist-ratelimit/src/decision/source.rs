@@ -27,7 +27,8 @@ pub enum Source {
     Parts,
     /// This process, with a [lease](crate::Consistency::Leased). `remaining` is an estimate: the unused leased tokens,
     /// plus the tokens that the backend had after the last refill, minus the tokens requested since then. A rejection
-    /// means that the backend recently had too few tokens; `retry_after` is the time until the next refill request.
+    /// means that the backend recently had too few tokens; `retry_after` is the time until the next refill request, or
+    /// the backend's own wait if that is longer.
     Lease,
     /// This process, with an [estimate](crate::Consistency::Eventual) of the usage of all instances. The numbers are
     /// estimates, too.

@@ -19,9 +19,10 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// on to the address that this proxy appended. The first untrusted address is the client. A client can forge only entries
 /// further left, and the limit never reads these.
 ///
-/// An entry that is not an address (`unknown`, an obfuscated name, garbage) ends the search, and the request counts for the
-/// trusted proxy that appended the entry. If all addresses are trusted, the leftmost one is the client. A request without
-/// a peer address is rejected with status 500, as with [`peer_addr`](super::peer_addr()).
+/// An entry that is not an address (`unknown`, an obfuscated name, garbage) ends the search. The request then
+/// counts for the trusted proxy that appended the entry. If all addresses are trusted, the leftmost one is the
+/// client. A request without a peer address is rejected with status 500, as with
+/// [`peer_addr`](super::peer_addr()).
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, TrustedProxies, key};

@@ -51,8 +51,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         None
     }
 
-    /// Returns an extractor that takes the `other` key if this one is missing. A key of this extractor never equals a key
-    /// of the other one.
+    /// Returns an extractor that takes the `other` key if this extractor's key is missing. A key of one extractor
+    /// never equals a key of the other.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota, key::{self, KeyExtractor}};

@@ -198,8 +198,8 @@ impl<R> RateLimitLayerBuilder<R> {
     ///
     /// # Errors
     ///
-    /// Fails if there is no policy or more than the backend can decide together, if a policy or a setting is invalid, or
-    /// if the backend does not support a policy.
+    /// Fails without a policy, and with more policies than the backend can decide together. Fails with an invalid
+    /// policy or setting, and with a policy that the backend does not support.
     pub fn build(self) -> Result<RateLimitLayer<R>, BuildError> {
         self.headers?;
         let limits = self.settings.build(self.policies)?;

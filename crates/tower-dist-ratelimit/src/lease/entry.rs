@@ -133,7 +133,7 @@ pub(super) struct KeyState {
     pub(super) last_id: u64,
     /// Whether a refund arrived after the refill was sent. Then a short grant is no evidence of a shortage.
     refunded: bool,
-    /// Tokens that the backend charged, or may have charged, outside of the refill since it was sent.
+    /// Tokens that the backend charged, or may have charged, for other requests since the refill was sent.
     outside: u64,
     /// Until this time, this process rejects requests that find no leased tokens and cost at least `reject_from`.
     reject_until: u64,

@@ -25,8 +25,8 @@ use crate::{
 /// # Cancel safety
 ///
 /// If the future is dropped while it waits, it gives its place to the requests behind it. If it is dropped between its
-/// turn and the call of the inner service, it returns its tokens, in the background if the backend takes time. A place
-/// in a leaky queue and tokens of a window that has ended are not returned. After the call of the inner service,
+/// turn and the call of the inner service, it returns its tokens. A remote backend receives them in the background. A
+/// place in a leaky queue and tokens of a window that has ended are not returned. After the call of the inner service,
 /// dropping the future drops the inner call.
 ///
 /// # Panics

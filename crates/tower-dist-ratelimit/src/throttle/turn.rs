@@ -89,7 +89,7 @@ impl Turn {
         Err(Reason::TooLong)
     }
 
-    /// Waits until the tokens have returned, or until the requests before this one have left.
+    /// Waits until the tokens have returned, or until all earlier requests have left the queue.
     async fn wait_for_tokens(&mut self, wait: Duration) -> Result<(), Reason> {
         let now = Instant::now();
         let turn = wait.saturating_add(leaky_queue_wait(&self.charged.limits, &self.charged.check));

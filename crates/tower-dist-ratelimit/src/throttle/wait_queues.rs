@@ -25,8 +25,8 @@ pub(super) type Supplies = SmallVec<[Supply; 2]>;
 
 /// The tokens of one policy that are available to the requests behind the first one in a queue.
 ///
-/// A request passes no earlier than `from`, plus its own spacing and the spacings of all requests between the first one and
-/// this one, minus `stock`.
+/// No request passes before `from` + its own spacing + the spacings of the earlier requests, except the first,
+/// - `stock`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Supply {
     pub(super) from: Instant,

@@ -233,9 +233,9 @@ impl LastInsert {
 /// Returns the number of lines for this many keys.
 ///
 /// There are two slots per key. If half of the slots are taken, a key with three lines of four slots nearly always
-/// finds a free one, and six of seven keys are in their first line. (In simulations of 100,000 keys, one key in sixty
-/// runs found none; with 57 % of the slots taken, 0.4 keys per run. Two buckets of eight slots do as well in less
-/// memory, but take two cache lines per key.)
+/// finds a free slot. Six of seven keys are then in their first line. (In simulations of 100,000 keys, one key in
+/// sixty runs found none; with 57 % of the slots taken, 0.4 keys per run. Two buckets of eight slots do as well in
+/// less memory, but take two cache lines per key.)
 fn lines_for(capacity: usize) -> usize {
     // In the loom model, keys contend for a single line.
     let slots = if WAYS == 1 {
