@@ -25,8 +25,8 @@ pub(super) type Supplies = SmallVec<[Supply; 2]>;
 
 /// The tokens of one policy that are available to the requests behind the first one in a queue.
 ///
-/// No request passes before `from` + its own spacing + the spacings of the earlier requests, except the first,
-/// - `stock`.
+/// Let `wait` be the sum of a request's own spacing and the spacings of all earlier requests except the first. The
+/// request passes no earlier than `from + wait - stock`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Supply {
     pub(super) from: Instant,
