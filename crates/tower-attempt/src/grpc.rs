@@ -52,8 +52,8 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 ///
 /// gRPC does not define which methods are idempotent. Declare them with a layer's `idempotent_methods` and
 /// `idempotent_if`, as a service config does for gRPC's own libraries. A hedge layer hedges only calls of such methods.
-/// A user's rule may change the verdict on an outcome, but not which resend is safe. A safe resend needs an idempotent
-/// method, proof that the server did not process the call, or a pushback.
+/// A user's rule may change the verdict on an outcome, but never makes an unsafe resend safe. A safe resend needs an
+/// idempotent method, proof that the server did not process the call, or a pushback.
 ///
 /// # Header fields
 ///

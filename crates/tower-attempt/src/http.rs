@@ -26,8 +26,8 @@ pub use self::settings::ProtocolSettings;
 use crate::protocol::sealed::Sealed;
 use crate::{Attempt, BuildError, Hint, Protocol, Verdict};
 
-/// The header field of a hedge, whose value is the attempt's number. A server that forwards the field does not hedge the
-/// request again.
+/// The header field of a hedge, whose value is the attempt's number. Hedge layers never hedge a request that arrives with
+/// this field.
 pub(crate) const HEDGE_ATTEMPT: HeaderName = HeaderName::from_static("x-hedge-attempt");
 
 /// Trims optional whitespace (RFC 9110 §5.5) from a field's value, which HTTP/2 does not remove.
@@ -71,8 +71,8 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// `idempotent_if` declares idempotent. A 429 is retried for every method, because most servers send 429 before they
 /// process a request. CONNECT and requests with `Upgrade` are sent once.
 ///
-/// A user's rule may change the verdict on an outcome, but not which resend is safe. A safe resend needs an idempotent
-/// request, proof that the server did not process the request, or a 429.
+/// A user's rule may change the verdict on an outcome, but never makes an unsafe resend safe. A safe resend needs an
+/// idempotent request, proof that the server did not process the request, or a 429.
 ///
 /// # Safe to hedge
 ///

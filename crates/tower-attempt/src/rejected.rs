@@ -34,8 +34,8 @@ const TEXTS: [&str; 15] = [
 /// `retry_after` it returns the rejection to the caller, unless the verdict of a user's rule names a wait: see
 /// [`Verdict::after`].
 ///
-/// A layer that rejects requests returns this error as the [`source`](Error::source) of its own. Errors that are not
-/// boxed need [`WrapsError`](crate::WrapsError).
+/// A layer that rejects requests returns this error as the [`source`](Error::source) of its own error. An error type that
+/// is not boxed must implement [`WrapsError`](crate::WrapsError).
 ///
 /// ```
 /// use std::time::Duration;

@@ -284,7 +284,7 @@ where
         }
     }
 
-    /// The server may have processed the request, so only an idempotent request is resent.
+    /// The server may have processed an attempt that timed out, so only an idempotent request is resent.
     fn timed_out(
         &self,
         context: &HttpContext,

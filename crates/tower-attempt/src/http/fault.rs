@@ -57,7 +57,7 @@ impl Fault {
         fault
     }
 
-    /// Returns the verdict on an attempt with this error. If the server may have processed the request, that is `other`.
+    /// Returns the verdict on an attempt with this error: `other` if the server may have processed the request.
     pub(crate) fn verdict(self, attempt: &Attempt, other: Verdict) -> Verdict {
         match self {
             Self::Unprocessed => Verdict::Unprocessed,

@@ -9,9 +9,9 @@ use super::{HttpRequest, HttpResponse};
 ///
 /// - A response whose retries are exhausted carries [`Exhausted`], so the layer above does not retry it.
 /// - Each extra attempt carries [`RetriedAbove`], so a layer below does not retry it.
-/// - An error cannot carry a mark. So if a layer below would have retried an error of an extra attempt, it sets the flag in
-///   that attempt's [`RetriedAbove`]. If the extra attempt followed an error, the layer above then stops. Layers in one
-///   task do not need the flag, because they count each other's retries.
+/// - An error cannot carry a mark. So a layer below that gives up on an extra attempt's error sets the flag in that
+///   attempt's [`RetriedAbove`]. The layer above reads the flag only if the attempt before also ended with an error. If the
+///   flag is set, the layer above stops. Layers in one task need no flag, because they count each other's retries.
 ///
 /// A first attempt carries no mark, because the insert into its extensions would cost every call.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +71,7 @@ impl Nested {
                 response.extensions_mut().insert(Exhausted);
             }
             (Err(_), Some(above)) => above.0.store(true, Ordering::Relaxed),
-            // A layer above decides itself about its extra attempts. Any other error has no place for a mark.
+            // The layer above decides about its own extra attempts. An error of a first attempt has no place for a mark.
             (Ok(_), Some(_)) | (Err(_), None) => {}
         }
     }

@@ -9,7 +9,7 @@ use crate::{Attempt, Verdict};
 /// The result of the standard rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Classified<C> {
-    /// The verdict. [`Verdict::Unprocessed`] and [`Verdict::not_sent`] are proof.
+    /// The verdict. [`Verdict::Unprocessed`] and [`Verdict::not_sent`] prove that the server did not process the request.
     pub(crate) verdict: Verdict,
     /// Whether the server rejected the request before any work, so that any request is safe to resend.
     pub(crate) rejected: bool,

@@ -1,5 +1,5 @@
-/// Implements the common half of a crate's builder, layer and service: the constructors, the
-/// setters of protocol, rules, name, mode, budget and observer, the handle's half of them, `Debug`, and `Layer`.
+/// Implements the methods that the retry and the hedge crate share: the constructors, the builder's setters of protocol,
+/// rules, name, mode, budget and observer, the methods of handles, `Debug`, and `Layer`.
 ///
 /// The setters have to be inherent methods, so that users import no trait, and a crate cannot add these to a type of
 /// another crate. `$builder` and `$layer` are tuple structs of [`Parts`](crate::layer::Parts), whose settings have

@@ -124,8 +124,8 @@ impl CallInfo {
         *self.id.get_or_init(|| LAST.fetch_add(1, Relaxed) + 1)
     }
 
-    /// The request's method. It is `None`, as is every part of the request, unless the protocol is HTTP or gRPC and
-    /// the observer [reads the request](super::Observer::reads_request).
+    /// The request's method. Method, path and authority are known only if the protocol is HTTP or gRPC and the
+    /// observer [reads the request](super::Observer::reads_request). Otherwise they are `None`.
     #[must_use]
     pub fn method(&self) -> Option<&str> {
         self.request.parts().map(|(method, ..)| method)
@@ -251,7 +251,7 @@ labelled! {
         /// Hedges of this request's class rarely win (fewer than 2 % of 200), so only some of them are sent. If
         /// callers time out before hedges can win, a lower `max_delay` helps.
         HeldBack => "held_back",
-        /// The hedge's service failed to become ready, or was not ready before the call ended, its deadline passed
+        /// The hedge's service failed to become ready, or was not ready in time: the call ended, its deadline passed,
         /// or a server's pushback forbade hedges.
         NotReady => "not_ready",
         /// The request cannot be copied: its body is too long, or the request has `Upgrade`, or the body still
