@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sum_is_found_in_what_valgrind_says() {
+    fn the_sum_is_read_from_the_output_of_valgrind() {
         let log = "==9== Events    : Ir\n==9== Collected : 1234567\n==9== \n";
         assert_eq!(collected(log), Some(1_234_567));
         assert_eq!(collected("==9== no such tool"), None);

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_over_bare_is_about_what_the_layers_add() {
+    fn a_goal_over_bare_is_about_the_cost_that_the_layers_add() {
         let peer = Row {
             goal: Some(Goal::OverBare(0.5)),
             ..took("peer", 500.0, None)
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_flat_objects_with_nulls_where_nothing_was_measured() {
+    fn rows_are_flat_objects_with_nulls_for_values_that_were_not_measured() {
         let text = json(&[took(OURS, 1.5, Some(1.0))]).unwrap();
         let rows: Vec<serde_json::Map<_, _>> = serde_json::from_str(&text).unwrap();
         let null = serde_json::Value::Null;

@@ -30,7 +30,7 @@ fn a_case_has_one_row_per_subject_and_each_is_timed() {
 }
 
 #[test]
-fn every_case_has_ours_and_what_it_is_around_and_a_goal_against_a_peer() {
+fn every_case_has_ours_its_bare_service_and_a_goal_against_a_peer() {
     for case in cases(None) {
         let names: Vec<_> = case.subjects.iter().map(|subject| subject.name).collect();
         // A case of decisions alone has no bare service.
@@ -41,7 +41,7 @@ fn every_case_has_ours_and_what_it_is_around_and_a_goal_against_a_peer() {
 }
 
 #[test]
-fn a_retry_layer_asks_the_heap_for_nothing_on_success() {
+fn a_retry_layer_allocates_nothing_on_success() {
     let rows = rows();
     let heap = |subject| {
         let row = rows
@@ -55,7 +55,7 @@ fn a_retry_layer_asks_the_heap_for_nothing_on_success() {
 }
 
 #[test]
-fn a_hedge_layer_asks_the_heap_for_nothing_unless_it_hedges() {
+fn a_hedge_layer_allocates_nothing_unless_it_hedges() {
     let rows = rows();
     let is_ours = |row: &&Row| row.case.starts_with("hedge armed") && row.subject == report::OURS;
     for row in rows.iter().filter(is_ours) {
@@ -67,7 +67,7 @@ fn a_hedge_layer_asks_the_heap_for_nothing_unless_it_hedges() {
 }
 
 #[test]
-fn a_limit_asks_the_heap_for_nothing_without_fields() {
+fn a_limit_allocates_nothing_without_header_fields() {
     let rows = rows();
     let heap = |case: &str, subject: &str| {
         let mut rows = rows.iter();

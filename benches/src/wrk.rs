@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_found_in_what_wrk_says() {
+    fn the_rate_is_read_from_the_output_of_wrk() {
         let report = "  Latency  1.00ms\n  99000 requests in 1.01s, 9.10MB read\nRequests/sec:  98765.43\nTransfer/sec: 9.00MB\n";
         assert_eq!(rate(report), Some((98765.43, 99000.0)));
         assert_eq!(rate("unable to connect"), None);

@@ -24,7 +24,7 @@ fn weighed(keys: u32) -> u64 {
 /// Tables grow by doubling: four times the keys take about four times the memory.
 #[test]
 #[cfg(target_os = "linux")]
-fn what_is_resident_grows_with_the_keys_that_are_kept() {
+fn resident_memory_grows_with_the_keys_that_are_kept() {
     let (few, many) = (weighed(50_000), weighed(200_000));
     assert!(few > 50_000 * 40, "{few}");
     assert!((few * 3..few * 5).contains(&many), "{few} {many}");

@@ -173,7 +173,7 @@ async fn a_retry_waits_as_long_as_the_server_asks() {
 
 /// reqwest-retry retries a POST on any 5xx.
 #[tokio::test(start_paused = true)]
-async fn a_post_is_repeated_only_when_it_was_refused_or_has_a_key() {
+async fn a_post_is_retried_only_after_a_429_or_with_an_idempotency_key() {
     let post = |key: bool| {
         let mut request = put("order");
         *request.method_mut() = http::Method::POST;
@@ -197,7 +197,7 @@ async fn a_post_is_repeated_only_when_it_was_refused_or_has_a_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_websocket_handshake_is_neither_repeated_nor_hedged() {
+async fn a_websocket_handshake_is_neither_retried_nor_hedged() {
     let budget = Budget::ratio(0.0).burst(1);
     let probe = Probe::always(Answer::UNAVAILABLE.after(100));
     let mut stack = retry(budget.clone()).layer(hedge(budget.clone()).layer(probe.clone()));
@@ -244,7 +244,7 @@ async fn concurrent_calls_each_hold_their_own_permit() {
 
 /// Polly waits for the losers before it returns the winner.
 #[tokio::test(start_paused = true)]
-async fn losers_are_gone_when_the_winner_is_returned() {
+async fn losers_are_dropped_before_the_winner_is_returned() {
     let probe = Probe::new(|n, _| match n {
         2 => Answer::OK.after(5),
         _ => Answer::OK.never(),
@@ -263,7 +263,7 @@ async fn losers_are_gone_when_the_winner_is_returned() {
 
 /// tower 0.5.3 neither classifies nor counts a request that its policy does not clone.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_cannot_be_repeated_is_judged_and_counted() {
+async fn a_request_that_cannot_be_resent_is_classified_and_counted() {
     let budget = Budget::ratio(1.0).burst(1).initial(0);
     let stops = Arc::new(Mutex::new(Vec::new()));
     let layer = RetryLayer::builder()
@@ -304,7 +304,7 @@ impl Observer for Stops {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_attempt_goes_out_after_the_deadline_and_nobody_waits_for_it() {
+async fn no_attempt_is_sent_after_the_deadline_and_no_call_waits_for_one() {
     let backoff = Backoff::constant(ms(100)).jitter(Jitter::None);
     let builder = RetryLayer::builder().backoff(backoff).max_attempts(10);
     let layer = builder.http().retry_until(ms(250)).build().unwrap();
@@ -335,7 +335,7 @@ async fn no_attempt_goes_out_after_the_deadline_and_nobody_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_hedge_goes_out_after_the_deadline() {
+async fn no_hedge_is_sent_after_the_deadline() {
     for (millis, attempts) in [(10, 1), (11, 2), (20, 2), (21, 3)] {
         // The deadline of retries is that of hedges, unless they have their own.
         for (retry, hedge) in [(millis, None), (1, Some(millis))] {
@@ -366,7 +366,7 @@ async fn info(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_tells_what_its_retries_did() {
+async fn a_response_carries_the_retry_info_of_its_call() {
     let backoff = Backoff::exponential(ms(100), ms(1_000)).jitter(Jitter::None);
     let layer = |budget| {
         let builder = RetryLayer::builder().backoff(backoff).budget(budget);
@@ -410,7 +410,7 @@ async fn a_response_tells_what_its_retries_did() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_tells_of_its_hedges() {
+async fn a_response_carries_the_hedge_info_of_its_call() {
     for (slow, expected) in [
         (vec![], None),
         (vec![1], Some((Some(Attempt::hedge(2)), 2))),

@@ -97,7 +97,7 @@ fn random_uuid() -> HeaderValue {
 }
 
 #[tokio::test]
-async fn every_rule_of_the_first_retry_example_does_what_it_says() {
+async fn every_rule_of_the_first_retry_example_has_its_documented_effect() {
     let retry: RetryLayer<Http> = RetryLayer::builder()
         .http()
         .name("payments")
@@ -164,7 +164,7 @@ async fn a_generated_key_makes_a_post_retryable_and_stays_the_same() {
 }
 
 #[tokio::test]
-async fn every_rule_of_the_first_hedge_example_does_what_it_says() {
+async fn every_rule_of_the_first_hedge_example_has_its_documented_effect() {
     let budget = Budget::default();
     let hedge: HedgeLayer<Http> = HedgeLayer::builder()
         .http()

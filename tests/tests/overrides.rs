@@ -236,7 +236,7 @@ async fn nothing_is_learned_from_a_request_with_a_delay_of_its_own() {
 
 /// Each attempt of the retry layer is a race of its own, with the same override.
 #[tokio::test(start_paused = true)]
-async fn below_a_retry_layer_each_attempt_is_hedged_as_the_request_says() {
+async fn below_a_retry_layer_each_attempt_follows_the_hedge_override() {
     for (hedges, expected) in [(0, 2), (1, 4), (2, 6)] {
         let probe = Probe::always(Answer::UNAVAILABLE.after(100));
         let hedge = hedge().build().unwrap().layer(probe.clone());

@@ -174,7 +174,7 @@ where
 }
 
 #[tokio::test]
-async fn a_body_within_the_limit_is_repeated_byte_by_byte() {
+async fn a_body_within_the_limit_is_resent_byte_by_byte() {
     for http2 in [false, true] {
         for when in [When::Early, When::Midway, When::Late] {
             let (server, url) = Server::start(&[when, when]).await;
@@ -189,7 +189,7 @@ async fn a_body_within_the_limit_is_repeated_byte_by_byte() {
 
 /// Bodies that a server receives cannot be built from parts.
 #[tokio::test]
-async fn a_replay_body_is_repeated_byte_by_byte() {
+async fn a_replay_body_is_resent_byte_by_byte() {
     for http2 in [false, true] {
         for when in [When::Early, When::Midway, When::Late] {
             let (server, url) = Server::start(&[when]).await;
@@ -202,7 +202,7 @@ async fn a_replay_body_is_repeated_byte_by_byte() {
 }
 
 #[tokio::test]
-async fn the_layers_repeat_a_stream() {
+async fn the_layers_resend_a_streaming_body() {
     let length = 40 * 1024;
     for http2 in [false, true] {
         for when in [When::Early, When::Midway, When::Late] {
@@ -224,7 +224,7 @@ async fn the_layers_repeat_a_stream() {
 }
 
 #[tokio::test]
-async fn reqwest_repeats_a_stream() {
+async fn reqwest_resends_a_streaming_body() {
     let length = 40 * 1024;
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     for when in [When::Early, When::Midway, When::Late] {
@@ -292,7 +292,7 @@ async fn two_live_attempts_send_the_whole_body_each() {
 }
 
 #[tokio::test]
-async fn a_stream_is_hedged() {
+async fn a_streaming_body_is_hedged() {
     let length = 60 * 1024;
     for http2 in [false, true] {
         let (server, url) = Server::start(&[When::Never]).await;

@@ -42,7 +42,7 @@ async fn a_redirect_to_a_host_that_is_down_does_not_prove_that_the_post_was_not_
 
 /// As above, but the next page answers 429. The POST itself got a 303.
 #[tokio::test]
-async fn a_429_behind_a_redirect_does_not_repeat_the_post() {
+async fn a_429_behind_a_redirect_does_not_resend_the_post() {
     let orders = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&orders);
     let place = move || {
@@ -70,7 +70,7 @@ async fn a_429_behind_a_redirect_does_not_repeat_the_post() {
 
 /// A client does not send the fragment, so no response comes from a URL with one.
 #[tokio::test]
-async fn a_429_repeats_a_post_to_a_url_with_a_fragment() {
+async fn a_429_resends_a_post_to_a_url_with_a_fragment() {
     let orders = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&orders);
     let refuse_once = move || {

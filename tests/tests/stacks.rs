@@ -64,7 +64,7 @@ fn hyper_client() -> Client<HttpConnector, Full<Bytes>> {
 type HyperRequest = http::Request<Full<Bytes>>;
 
 #[tokio::test]
-async fn axum_router() {
+async fn the_layers_accept_an_axum_router() {
     let _: Router = Router::new()
         .route("/", get(|| async { "hello" }))
         .layer(retry())
@@ -76,14 +76,14 @@ async fn axum_router() {
 }
 
 #[tokio::test]
-async fn axum_router_as_a_service() {
+async fn the_layers_accept_an_axum_router_as_a_service() {
     let router: Router = Router::new().route("/", get(|| async { "hello" }));
     let router = retry().layer(hedge().layer(router));
     usable::<_, http::Request<axum::body::Body>>(limit().layer(router));
 }
 
 #[tokio::test]
-async fn axum_router_under_a_box_error() {
+async fn the_layers_accept_an_axum_router_under_a_box_error() {
     let router: Router = Router::new().route("/", get(|| async { "hello" }));
     let service = ServiceBuilder::new()
         .layer(limit())
@@ -98,7 +98,7 @@ async fn axum_router_under_a_box_error() {
 }
 
 #[tokio::test]
-async fn hyper_service_behind_a_limit() {
+async fn the_layers_accept_a_hyper_service_behind_a_limit() {
     let service = service_fn(|_: http::Request<hyper::body::Incoming>| async {
         Ok::<_, Infallible>(http::Response::new(Full::<Bytes>::default()))
     });
@@ -107,13 +107,13 @@ async fn hyper_service_behind_a_limit() {
 }
 
 #[tokio::test]
-async fn hyper_util_client() {
+async fn the_layers_accept_a_hyper_util_client() {
     usable::<_, HyperRequest>(retry().layer(hedge().layer(hyper_client())));
     usable::<_, HyperRequest>(hedge().layer(retry().layer(hyper_client())));
 }
 
 #[tokio::test]
-async fn hyper_util_client_under_a_box_error() {
+async fn the_layers_accept_a_hyper_util_client_under_a_box_error() {
     let service = ServiceBuilder::new()
         .layer(retry())
         .layer(hedge())
@@ -129,7 +129,7 @@ async fn hyper_util_client_under_a_box_error() {
 }
 
 #[tokio::test]
-async fn hyper_util_client_with_any_known_body() {
+async fn the_layers_accept_a_hyper_util_client_with_any_known_body() {
     type Boxed = http_body_util::combinators::BoxBody<Bytes, Infallible>;
     type Unsync = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
     type Empty = http_body_util::Empty<Bytes>;
@@ -151,7 +151,7 @@ async fn hyper_util_client_with_any_known_body() {
 }
 
 #[tokio::test]
-async fn tonic_channel() {
+async fn the_layers_accept_a_tonic_channel() {
     let channel = || tonic::transport::Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
     let stack = retry().layer(hedge().layer(channel()));
     usable::<_, http::Request<tonic::body::Body>>(stack.clone());
@@ -166,7 +166,7 @@ async fn tonic_channel() {
 }
 
 #[tokio::test]
-async fn tonic_server() {
+async fn the_layers_accept_a_tonic_server() {
     let routes = || tonic::service::Routes::from(Router::new());
     let _ = tonic::transport::Server::builder()
         .layer(retry())
@@ -183,7 +183,7 @@ async fn tonic_server() {
 }
 
 #[tokio::test]
-async fn reqwest_client() {
+async fn the_layers_accept_a_reqwest_client() {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     usable::<_, reqwest::Request>(retry().layer(hedge().layer(client.clone())));
     usable::<_, reqwest::Request>(hedge().layer(retry().layer(client.clone())));
@@ -196,7 +196,7 @@ async fn reqwest_client() {
 }
 
 #[tokio::test]
-async fn service_fns_in_both_orders() {
+async fn the_layers_accept_service_fns_in_both_orders() {
     let service = service_fn(|request: u64| async move { Ok::<_, Infallible>(request) });
     usable::<_, u64>(plain_retry().layer(plain_hedge().layer(service)));
     usable::<_, u64>(plain_hedge().layer(plain_retry().layer(service)));
@@ -206,7 +206,7 @@ async fn service_fns_in_both_orders() {
 }
 
 #[tokio::test]
-async fn towers_own_layers_above_and_below() {
+async fn the_layers_accept_towers_own_layers_above_and_below() {
     let service = service_fn(|request: u64| async move { Ok::<_, BoxError>(request) });
     macro_rules! around {
         ($($layer:expr),* $(,)?) => {$(
@@ -272,7 +272,7 @@ fn hyper_request() -> HyperRequest {
 }
 
 #[tokio::test]
-async fn spawned_calls_over_a_boxed_error() {
+async fn the_layers_accept_spawned_calls_over_a_boxed_error() {
     let echo = service_fn(|_: HyperRequest| async {
         Ok::<_, BoxError>(http::Response::new(Full::<Bytes>::default()))
     });
@@ -300,7 +300,7 @@ async fn spawned_calls_over_a_boxed_error() {
 }
 
 #[tokio::test]
-async fn spawned_calls_over_the_clients_own_error() {
+async fn the_layers_accept_spawned_calls_over_the_clients_own_error() {
     spawned_in_every_nesting!(hyper_client(), hyper_request() => HyperRequest, [retry(), hedge()]);
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let request = || client.get("http://127.0.0.1:1/").build().unwrap();
@@ -323,7 +323,7 @@ async fn spawned_calls_over_the_clients_own_error() {
 }
 
 #[tokio::test]
-async fn spawned_calls_of_services_that_cannot_fail() {
+async fn the_layers_accept_spawned_calls_of_services_that_cannot_fail() {
     let router = || Router::<()>::new().route("/", get(|| async { "hello" }));
     let request = || http::Request::new(axum::body::Body::empty());
     let answer = spawned!(limited().layer(hedge().layer(router())), request() => AxumRequest);
@@ -335,7 +335,7 @@ async fn spawned_calls_of_services_that_cannot_fail() {
 }
 
 #[tokio::test]
-async fn spawned_calls_over_any_service() {
+async fn the_layers_accept_spawned_calls_over_any_service() {
     macro_rules! in_both_orders {
         ($($service:expr),* $(,)?) => {$(
             drop(spawned!(plain_retry().layer(plain_hedge().layer($service)), 1 => u64));

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_stay_limited_whoever_else_comes() {
+    fn a_flood_of_new_clients_frees_no_limited_client() {
         // Twice as many keys as the table has room for.
         for mut subject in [ours(), governor()] {
             subject.run(200_000);

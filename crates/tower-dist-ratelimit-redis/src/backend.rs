@@ -109,7 +109,7 @@ use crate::{
 /// | a primary under sentinels killed | this process | 0.5 ms | 1.3 ms | 1.9 s after the election |
 ///
 /// Each number is the maximum of three runs of a debug build on two idle cores, where timers were up to 6 ms late.
-/// `tests/tests/redis/ladder.rs` prints the table. The last column varies by up to 3 s, because the pauses of the circuit
+/// `tests/tests/redis/under_load.rs` prints the table. The last column varies by up to 3 s, because the pauses of the circuit
 /// breaker and between attempts to connect are random.
 ///
 /// The primary's clock measures time. When this clock jumps back, a key that was written before the jump continues from

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_without_a_valid_answer_has_a_message_that_says_so() {
+    fn a_call_without_a_valid_answer_fails_with_a_message_that_names_the_cause() {
         for (outcome, says) in [
             (CallOutcome::TimedOut, "no answer from Redis within 500ms"),
             (

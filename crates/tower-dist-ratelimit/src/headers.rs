@@ -144,7 +144,7 @@ mod tests {
     use crate::Quota;
 
     #[test]
-    fn a_wait_of_less_than_a_second_is_told_as_a_second() {
+    fn a_wait_of_less_than_a_second_is_written_as_a_second() {
         assert_eq!(retry_after(Duration::ZERO), "1");
         assert_eq!(retry_after(Duration::from_nanos(1)), "1");
         assert_eq!(retry_after(Duration::from_millis(1001)), "2");

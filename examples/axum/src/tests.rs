@@ -61,7 +61,7 @@ async fn a_slow_answer_is_overtaken() {
 }
 
 #[tokio::test]
-async fn ten_requests_at_once_pass_and_most_of_the_next_ten_do_not() {
+async fn ten_concurrent_requests_pass_and_most_of_the_next_ten_do_not() {
     let (uri, calls) = before(async |_| (StatusCode::OK, "hello")).await;
     for _ in 0..10 {
         assert_eq!(ask(&uri).await.0, StatusCode::OK);

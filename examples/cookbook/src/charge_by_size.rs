@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_response_costs_what_it_sent() {
+    async fn a_response_costs_the_bytes_that_it_sent() {
         let app = app().unwrap();
         let request = || Request::get("/export").header("x-api-key", "ada");
         assert_eq!(remaining(&app).await, 10_000_000);

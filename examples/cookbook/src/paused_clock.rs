@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_limit_allows_the_next_request_exactly_when_it_says() {
+    async fn a_limit_allows_the_next_request_exactly_after_its_retry_after() {
         let limiter =
             Limiter::new(Memory::default(), Policy::new("hourly", Quota::per_hour(1))).unwrap();
         assert!(limiter.check("ada").await.unwrap().allowed);

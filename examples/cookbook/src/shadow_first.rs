@@ -66,7 +66,7 @@ mod tests {
     type Body = Full<Bytes>;
 
     #[tokio::test(start_paused = true)]
-    async fn a_shadow_counts_what_the_layer_would_do_until_it_is_switched_on() {
+    async fn a_shadow_counts_the_retries_that_the_layer_would_send_until_it_is_switched_on() {
         let attempts = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&attempts);
         let failing = service_fn(move |_: Request<Body>| {

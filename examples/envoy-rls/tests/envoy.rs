@@ -209,7 +209,7 @@ async fn the_failure_mode_decides_for_envoy_while_redis_is_down() {
 
 #[tokio::test]
 #[ignore = "needs a real Envoy: run scripts/envoy"]
-async fn envoy_rejects_requests_while_the_service_is_gone() {
+async fn envoy_rejects_requests_while_the_service_is_down() {
     let mut running = start(&[]);
     assert_eq!(running.status("ada").await, StatusCode::OK);
     running.service.kill();

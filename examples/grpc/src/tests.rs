@@ -37,7 +37,7 @@ where
 }
 
 #[tokio::test]
-async fn what_is_unavailable_is_retried() {
+async fn an_unavailable_call_is_retried() {
     let (mut client, calls) = before(async |call| match call {
         0 => Err(Status::unavailable("not now")),
         _ => Ok(()),
@@ -62,7 +62,7 @@ async fn a_slow_answer_is_overtaken() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_asked_again_when_the_server_says() {
+async fn a_rejected_call_is_retried_after_the_servers_pushback() {
     let (mut client, calls) = before(async |_| Ok(())).await;
     let start = Instant::now();
     for _ in 0..14 {

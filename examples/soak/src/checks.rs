@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn each_post_is_executed_as_often_as_its_client_is_told() {
+    fn the_executions_of_each_post_match_its_outcome() {
         let passed = |post, times| posts(&[(7, post)], &[(7, times)].into()).map(|c| c.passed);
         assert_eq!(passed(Post::Succeeded, 1), [true; 4]);
         assert_eq!(passed(Post::Rejected, 0), [true; 4]);

@@ -14,7 +14,7 @@ fn limiter(deny_cache: bool, sharing: Consistency) -> usize {
 }
 
 #[test]
-fn what_stands_in_front_of_a_store_takes_the_bytes_that_the_docs_say() {
+fn a_deny_cache_and_leases_take_the_bytes_of_the_docs() {
     let bare = limiter(false, Consistency::Exact);
     let deny_cache = limiter(true, Consistency::Exact) - bare;
     let leases = limiter(false, Consistency::leased()) - bare;

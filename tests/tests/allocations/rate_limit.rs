@@ -93,7 +93,7 @@ fn a_decision_on_four_policies_allocates_nothing() {
 
 /// Every kind of key extractor.
 #[test]
-fn finding_out_who_asks_allocates_nothing() {
+fn extracting_the_key_of_a_client_allocates_nothing() {
     let proxies = TrustedProxies::private();
     let by = key::bearer().or(key::client_ip(proxies.clone()));
     let forwarded = key::client_ip(proxies.forwarded());
@@ -155,7 +155,7 @@ fn an_allowed_request_of_any_type_allocates_nothing_also_if_it_could_wait() {
 
 /// The allocations that the docs of `tower-dist-ratelimit` state.
 #[test]
-fn fields_handles_and_refunds_take_what_the_docs_say() {
+fn header_fields_handles_and_refunds_take_the_allocations_of_the_docs() {
     let layer = || {
         let policy = Policy::new("p", Quota::per_second(1_000)).by(key::header("key"));
         RateLimitLayer::builder(Memory::default()).limit(policy)
@@ -203,7 +203,7 @@ impl Backend for Broken {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_allowed_request_allocates_nothing_while_the_store_is_left_alone() {
+async fn an_allowed_request_allocates_nothing_while_the_circuit_is_open() {
     for action in [FailureMode::Open, FailureMode::Local { instances: 2 }] {
         let layer = RateLimitLayer::builder(Broken)
             .limit(Policy::new("p", Quota::per_second(1_000)))

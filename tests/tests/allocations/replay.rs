@@ -52,7 +52,7 @@ fn a_body_that_streams_takes_a_record_and_a_box() {
 }
 
 #[test]
-fn frames_take_a_list_that_grows_and_nothing_besides() {
+fn frames_allocate_one_growing_list() {
     let mut request = Request::new(ReplayBody::new(Stream));
     let saved = request.save(LIMIT).unwrap();
     let body = request.body_mut();
@@ -66,7 +66,7 @@ fn frames_take_a_list_that_grows_and_nothing_besides() {
 }
 
 #[test]
-fn what_is_in_memory_takes_no_more_than_its_box() {
+fn a_body_in_memory_allocates_only_its_box() {
     assert_eq!(saving(Full::from("hello")), 0);
     assert_eq!(saving(Full::<Bytes>::from("hello").boxed_unsync()), 1);
     assert_eq!(saving(UnsyncBoxBody::<Bytes, Infallible>::default()), 0);

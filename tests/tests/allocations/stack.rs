@@ -85,7 +85,7 @@ where
 }
 
 #[tokio::test]
-async fn the_whole_stack_allocates_nothing_but_the_copies_of_the_request() {
+async fn the_whole_stack_allocates_only_the_copies_of_the_request() {
     let budget = Budget::default();
     let retry = RetryLayer::builder().budget(budget.clone()).http();
     let hedge = HedgeLayer::builder()
@@ -117,7 +117,7 @@ async fn the_whole_stack_allocates_nothing_but_the_copies_of_the_request() {
 }
 
 #[tokio::test]
-async fn each_layer_allocates_nothing_but_its_copy_of_the_request() {
+async fn each_layer_allocates_only_its_copy_of_the_request() {
     let retry = RetryLayer::builder().build().unwrap();
     assert_eq!(call(&mut retry.layer(Immediate), || 7_u64), 0);
     let hedge = HedgeLayer::builder().fixed(Duration::from_millis(10));

@@ -196,7 +196,7 @@ async fn a_full_pool_drops_and_counts() {
 }
 
 #[tokio::test]
-async fn what_drains_ends_with_the_time_limit_and_with_the_layer() {
+async fn draining_losers_end_with_the_time_limit_and_with_the_layer() {
     let (server, url) = Server::start().await;
     let drain = Drain::default().time_limit(Duration::from_millis(30));
     let layer = hedge().drain(drain).http().build().unwrap();
@@ -240,7 +240,7 @@ async fn stalls(request: impl FnOnce(&str) -> Request<Body>) -> (usize, HedgeCou
 
 /// A proxy that receives a hedge must not hedge it again, or each hop would double the hedges.
 #[tokio::test]
-async fn what_is_a_hedge_already_is_not_hedged_again() {
+async fn a_hedge_of_a_layer_above_is_not_hedged_again() {
     let passed_on = |url: &str| {
         let mut request = get(url);
         request.headers_mut().insert("x-hedge-attempt", 2.into());

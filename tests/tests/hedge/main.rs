@@ -5,7 +5,7 @@ mod answers;
 mod balancing;
 mod budgets;
 mod connections;
+mod destination;
 mod drained;
-mod elsewhere;
 mod hops;
 mod stacks;

@@ -133,7 +133,7 @@ async fn a_hedge_that_is_shed_does_not_win() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_services_of_one_layer_share_what_it_knows() {
+async fn the_services_of_one_layer_share_its_learned_latencies() {
     let layer = hedge().budget(Budget::ratio(0.0).burst(2)).build().unwrap();
     let handle = layer.handle();
     let services = [(); 3].map(|()| {
@@ -149,7 +149,7 @@ async fn the_services_of_one_layer_share_what_it_knows() {
 
 /// The services of nested boxed clones.
 #[tokio::test(start_paused = true)]
-async fn boxes_above_and_below_change_nothing() {
+async fn boxed_services_above_and_below_behave_the_same() {
     let probe = Probe::new(|n, _| match n {
         1 => Answer::OK.never(),
         _ => Answer::OK,

@@ -128,7 +128,7 @@ async fn one_permit_is_enough_for_any_call() {
 
 /// Drops the call at every millisecond of its retries and hedges.
 #[tokio::test(start_paused = true)]
-async fn dropping_a_call_cancels_and_releases_everything_at_once() {
+async fn dropping_a_call_cancels_and_releases_everything_immediately() {
     for Subject { name, stack } in all() {
         for permits in [1, 2, 100] {
             for millis in 0..u64::from(BACKOFF + TRIGGER) + 30 {
@@ -182,7 +182,7 @@ async fn a_call_that_was_never_polled_sends_its_first_attempt_and_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_are_untouched_where_nothing_extra_happens() {
+async fn messages_of_a_single_attempt_are_unchanged() {
     // A fan-out always sends extra attempts.
     for Subject { name, stack } in all().into_iter().filter(|it| it.name != "fan-out") {
         let probe = Probe::always(Answer::OK.after(1));
@@ -198,7 +198,7 @@ async fn messages_are_untouched_where_nothing_extra_happens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_never_repeated_is_not_copied() {
+async fn a_request_that_is_never_resent_is_not_copied() {
     for Subject { name, stack } in all() {
         let probe = Probe::always(Answer::UNAVAILABLE);
         let mut stack = stack(probe.clone());

@@ -65,7 +65,7 @@ async fn cancelled_rejections_leave_the_shared_bucket_as_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rejections_that_miss_the_deadline_leave_the_shared_bucket_as_it_was() {
+async fn rejections_that_miss_the_timeout_do_not_change_the_shared_bucket() {
     let servers = [Server::start(), Server::start(), Server::start()];
     let mut proxies = Vec::new();
     for server in &servers {

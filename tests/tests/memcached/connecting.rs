@@ -33,7 +33,7 @@ async fn connect_reports_an_unreachable_server_and_invalid_settings() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_do_what_is_needed_is_refused_with_the_reason() {
+async fn a_server_without_the_needed_commands_is_rejected_with_the_reason() {
     let without_cas = Server::with(&["-C"]);
     let error_of = error(&without_cas.url()).await;
     assert!(error_of.contains("compare and swap"), "{error_of}");
@@ -61,7 +61,7 @@ async fn a_server_that_cannot_do_what_is_needed_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_is_given_up_at_the_connect_deadline() {
+async fn a_server_that_does_not_answer_fails_after_the_connect_timeout() {
     let url = stub(|_| Some(Vec::new())).await;
     let started = Instant::now();
     let builder = Memcached::builder(&url).connect_timeout(Duration::from_millis(100));
@@ -71,7 +71,7 @@ async fn a_server_that_does_not_answer_is_given_up_at_the_connect_deadline() {
 }
 
 #[tokio::test]
-async fn an_answer_to_another_question_ends_the_connection_and_is_believed_by_nobody() {
+async fn an_answer_to_another_command_ends_the_connection_and_decides_no_request() {
     for answer in [
         // Answers to another command, to no open command, and to an invalid command.
         "VA 1 O4000000000\r\n1\r\n",
@@ -144,7 +144,7 @@ async fn prefixes_keep_services_apart() {
 }
 
 #[tokio::test]
-async fn a_deadline_of_zero_is_refused() {
+async fn a_timeout_of_zero_is_an_error() {
     let builder = || Memcached::builder("memcached://localhost");
     let none = Duration::ZERO;
     for (builder, setting) in [
@@ -157,7 +157,7 @@ async fn a_deadline_of_zero_is_refused() {
 }
 
 #[tokio::test]
-async fn deadlines_can_be_as_long_as_there_are() {
+async fn timeouts_can_be_as_long_as_a_duration() {
     let server = Server::start();
     let builder = Memcached::builder(&server.url()).connect_timeout(Duration::MAX);
     let memcached = builder.answer_timeout(Duration::MAX).connect().await;
@@ -169,7 +169,7 @@ async fn deadlines_can_be_as_long_as_there_are() {
 }
 
 #[test]
-fn a_runtime_that_has_ended_is_said_at_once_to_those_who_waited_and_to_those_who_come() {
+fn after_the_end_of_the_runtime_waiting_and_new_requests_fail_immediately() {
     let server = Server::start();
     let runtime = || tokio::runtime::Runtime::new().unwrap();
     let (one, other) = (runtime(), runtime());

@@ -86,7 +86,7 @@ async fn a_limit_that_memcached_cannot_count_is_rejected_when_it_is_built() {
 }
 
 #[tokio::test]
-async fn a_refusal_and_a_look_write_nothing_and_every_item_ends() {
+async fn a_rejection_and_a_check_write_nothing_and_every_item_expires() {
     away_from_boundaries().await;
     let server = Server::start();
     let memcached = connect(&server.url()).await;
@@ -246,7 +246,7 @@ async fn waits_are_exact_by_this_machines_clock() {
 }
 
 #[tokio::test]
-async fn garbage_at_a_key_counts_as_nothing_and_is_replaced() {
+async fn garbage_at_a_key_counts_as_unused_and_is_replaced() {
     away_from_boundaries().await;
     let server = Server::start();
     let memcached = connect(&server.url()).await;
@@ -288,7 +288,7 @@ async fn garbage_at_a_key_counts_as_nothing_and_is_replaced() {
 }
 
 #[tokio::test]
-async fn hostile_keys_are_told_apart_and_never_written() {
+async fn hostile_keys_are_distinct_and_never_written() {
     let server = Server::start();
     let memcached = connect(&server.url()).await;
     let set = Set::new(&memcached, &[Policy::new("p} {x", Quota::per_hour(1))]);
@@ -354,7 +354,7 @@ async fn windows_of_any_length_are_kept() {
 }
 
 #[tokio::test]
-async fn a_quota_without_a_burst_rejects_whatever_the_algorithm() {
+async fn a_quota_without_a_burst_rejects_with_every_algorithm() {
     let server = Server::start();
     let memcached = connect(&server.url()).await;
     let policy = |name| Policy::new(name, Quota::per_hour(9)).dynamic_quotas();

@@ -46,7 +46,7 @@ async fn until_the_server_starts_each_failure_mode_decides_and_then_the_server_d
 }
 
 #[tokio::test]
-async fn the_error_until_the_first_connection_says_why_there_is_none() {
+async fn the_error_until_the_first_connection_names_the_reason() {
     let url = format!("memcached://127.0.0.1:{}", free_port());
     let memcached = Memcached::connect_lazy(&url).unwrap();
     let set = Set::new(&memcached, &[Policy::new("p", Quota::per_hour(1))]);
@@ -64,6 +64,6 @@ async fn connect_lazy_reports_invalid_settings_immediately() {
     assert!(malformed.contains("memcached://host:port"), "{malformed}");
     let builder = || Memcached::builder("memcached://localhost");
     assert!(error(builder().prefix(" ").connect_lazy()).contains("the prefix of keys"));
-    let deadline = builder().answer_timeout(Duration::ZERO);
-    assert!(error(deadline.connect_lazy()).contains("answer_timeout"));
+    let zero = builder().answer_timeout(Duration::ZERO);
+    assert!(error(zero.connect_lazy()).contains("answer_timeout"));
 }

@@ -109,7 +109,8 @@ async fn holds_the_bound(policy: fn() -> Policy, most: impl Fn(Duration) -> u64,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fleet_that_leases_from_a_bucket_admits_what_it_does_in_that_and_a_lease_time() {
+async fn a_fleet_that_leases_from_a_bucket_admits_at_most_the_tokens_of_the_interval_and_a_lease_time()
+ {
     let bucket = || Policy::new("bucket", Quota::per_second(RATE).burst(BURST));
     let earned = |time: Duration| RATE * u64::try_from(time.as_millis()).unwrap() / 1000;
     holds_the_bound(
@@ -121,7 +122,8 @@ async fn a_fleet_that_leases_from_a_bucket_admits_what_it_does_in_that_and_a_lea
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fleet_that_leases_from_windows_admits_what_they_do_in_that_and_a_lease_time() {
+async fn a_fleet_that_leases_from_windows_admits_at_most_the_tokens_of_the_interval_and_a_lease_time()
+ {
     let fixed = || Policy::new("fixed", Quota::per_second(RATE)).fixed_window();
     holds_the_bound(fixed, |time| RATE * windows(time), 2 * RATE).await;
     let first = || {
@@ -135,7 +137,7 @@ async fn a_fleet_that_leases_from_windows_admits_what_they_do_in_that_and_a_leas
 
 /// At most one refill is in flight. A server 100 ms away gets no more requests than that.
 #[tokio::test]
-async fn a_hot_key_of_a_server_far_away_is_decided_at_once_for_a_few_commands() {
+async fn a_hot_key_of_a_distant_server_is_decided_immediately_for_a_few_commands() {
     const AWAY: Duration = Duration::from_millis(100);
     let server = Server::start();
     let proxy = Proxy::start(server.port()).await;

@@ -41,7 +41,7 @@ async fn race(server: &Server, policies: fn() -> Vec<Policy>, tasks: usize, asks
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thirty_two_writers_get_exactly_the_limit_of_a_bucket_and_none_is_left_behind() {
+async fn thirty_two_writers_get_exactly_the_limit_of_a_bucket_and_none_starves() {
     let server = Server::start();
     let started = Instant::now();
     let bucket = || vec![Policy::new("bucket", Quota::new(LIMIT, 1000 * HOUR))];

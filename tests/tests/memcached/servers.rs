@@ -34,7 +34,7 @@ async fn keys_are_spread_over_servers_the_same_from_everywhere() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_fails_its_own_keys_only() {
+async fn a_server_that_is_down_fails_only_its_own_keys() {
     let (mut gone, stays) = (Server::start(), Server::start());
     let set = Set::new(
         &connect(&url(&[&gone, &stays])).await,

@@ -41,7 +41,7 @@ async fn takes(limiter: &Limiter, times: u64) -> u64 {
 }
 
 #[tokio::test]
-async fn all_come_to_believe_what_the_store_counts_and_that_is_what_was_used() {
+async fn all_instances_learn_the_count_of_the_backend_which_is_the_used_tokens() {
     away_from_boundaries().await;
     let server = Server::start();
     for policy in POLICIES {
@@ -97,7 +97,7 @@ async fn a_fleet_admits_at_most_the_limit_from_each_instance_and_then_nothing() 
 }
 
 #[tokio::test]
-async fn a_store_that_is_killed_stops_nobody_and_hears_of_what_comes_after_its_return() {
+async fn a_killed_server_stops_no_request_and_receives_the_later_counts_after_its_return() {
     let mut server = Server::start();
     let [bucket, ..] = POLICIES;
     let limiter = instance(&server, bucket()).await;

@@ -135,7 +135,7 @@ fn a_quiet_call_writes_nothing() {
 }
 
 #[test]
-fn the_lines_of_a_retried_call_say_what_failed_and_what_follows() {
+fn the_log_lines_of_a_retried_call_name_the_failure_and_the_delay() {
     let steps: &[Step] = &[(5, Ok(503)), (5, Err("reset")), (5, Ok(200))];
     let (lines, _) = capture(async {
         let service = retry(TracingObserver::new()).build().unwrap();
@@ -185,7 +185,7 @@ fn the_lines_of_a_hedged_call_name_the_winner() {
 }
 
 #[test]
-fn a_dropped_call_says_so_and_a_skipped_hedge_says_why() {
+fn the_log_names_a_dropped_call_and_the_reason_of_a_skipped_hedge() {
     let steps: &[Step] = &[(90, Ok(200))];
     let (lines, _) = capture(async {
         let poor = Budget::ratio(0.0).burst(1).initial(0);

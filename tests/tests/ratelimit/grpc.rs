@@ -141,7 +141,7 @@ async fn a_tonic_server_rejectes_by_peer_and_its_client_reads_why_and_until_when
 }
 
 #[tokio::test]
-async fn who_waits_as_long_as_told_gets_through() {
+async fn a_client_that_waits_for_the_retry_after_is_allowed() {
     let quota = Quota::new(1, Duration::from_millis(150));
     let (channel, _) = greeter(Memory::default(), Policy::new("peer", quota)).await;
     greet(channel.clone(), "ada").await.unwrap();

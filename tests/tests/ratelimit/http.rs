@@ -55,7 +55,7 @@ async fn an_axum_router_rejectes_by_key_or_else_by_peer() {
 }
 
 #[tokio::test]
-async fn a_router_without_connect_info_answers_500_and_says_what_to_do() {
+async fn a_router_without_connect_info_answers_500_with_the_remedy() {
     let router: Router = Router::new().route("/", get(async || "hello"));
     let router = router.layer(layer(Policy::new("client", few(2)).by(key::peer_addr())));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -83,7 +83,7 @@ impl Service<Request<Full<Bytes>>> for Slow {
 
 /// A request that is shed above a limit costs nothing; a request that is shed below it has been counted.
 #[tokio::test(start_paused = true)]
-async fn what_is_shed_above_a_limit_is_not_counted_and_below_it_is() {
+async fn a_request_shed_above_a_limit_is_not_counted_and_one_shed_below_it_is() {
     for (above, left) in [(true, 8), (false, 7)] {
         let store: Arc<dyn Backend> = Arc::new(Memory::default());
         let limit = RateLimitLayer::builder(store).limit(Policy::new("all", few(9)));
@@ -283,7 +283,7 @@ async fn a_throttle_below_a_retry_lets_every_attempt_wait_for_its_turn() {
 
 /// A request that the inner limit rejects has cost the outer limit a token, which a refund returns.
 #[tokio::test(start_paused = true)]
-async fn what_the_inner_limit_rejectes_can_be_left_uncounted_by_the_outer() {
+async fn a_rejection_by_the_inner_limit_can_be_refunded_by_the_outer() {
     let inner = layer(Policy::new("inner", few(1)));
     let outer = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("outer", few(5)).by(key::method()))

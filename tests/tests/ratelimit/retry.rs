@@ -29,7 +29,7 @@ use crate::grpc::{Broken, greeter};
 use crate::{client, layer, serve};
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_waits_as_long_as_it_is_told() {
+async fn a_retry_waits_for_the_retry_after() {
     let inner = service_fn(async |_: Request<Full<Bytes>>| {
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
     });
@@ -96,7 +96,7 @@ async fn twice(backend: impl Backend, hidden: &'static str) -> (StatusCode, Vec<
 const A_SECOND: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_millis(1100);
 
 #[tokio::test]
-async fn a_retry_over_sockets_waits_as_long_as_it_is_told_and_no_second_time() {
+async fn a_retry_over_sockets_waits_for_the_retry_after_once() {
     let (status, delays) = twice(Memory::default(), "x-nothing").await;
     assert_eq!((status, delays.len()), (StatusCode::OK, 1));
     assert!(A_SECOND.contains(&delays[0]), "{delays:?}");
@@ -141,7 +141,7 @@ async fn pushback_is_waited_for_to_the_millisecond_and_no_second_time() {
 }
 
 #[tokio::test]
-async fn a_call_that_can_never_pass_is_not_repeated() {
+async fn a_call_that_can_never_pass_is_not_retried() {
     let policy = Policy::new("size", Quota::per_second(5)).cost_fn(|_| 6);
     let (channel, requests) = greeter(Memory::default(), policy).await;
     let events = Events::default();
@@ -206,7 +206,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_above_a_throttle_waits_as_long_as_the_rejection_says() {
+async fn a_retry_above_a_throttle_waits_for_the_rejections_retry_after() {
     let second = Duration::from_secs(1);
     let http = |events: &Events| {
         let retry = RetryLayer::builder().http().observer(events.clone());

@@ -58,7 +58,7 @@ async fn left(url: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_response_that_ends_has_cost_what_it_took() {
+async fn a_response_that_ends_costs_the_tokens_that_it_used() {
     let (url, settled) = server(30).await;
     let response = client().get(&url).send().await.unwrap();
     assert_eq!(response.bytes().await.unwrap().len(), 30 * 64 * 1024);
@@ -67,7 +67,7 @@ async fn a_response_that_ends_has_cost_what_it_took() {
 }
 
 #[tokio::test]
-async fn a_response_that_is_dropped_half_way_has_cost_what_it_took() {
+async fn a_response_that_is_dropped_half_way_costs_the_tokens_that_it_used() {
     // More than all buffers between client and server can hold.
     let (url, settled) = server(100_000).await;
     let client = client();
@@ -81,7 +81,7 @@ async fn a_response_that_is_dropped_half_way_has_cost_what_it_took() {
 
 /// As above, for a body that settles itself; in bytes, with 900 KiB reserved.
 #[tokio::test]
-async fn a_body_counts_what_is_sent_of_it_also_when_it_is_dropped_half_way() {
+async fn a_body_counts_its_sent_bytes_even_if_it_is_dropped_half_way() {
     const KIB: u64 = 1024;
     let download = async |Extension(handle): Extension<RateLimitHandle>, uri: http::Uri| {
         let pieces = uri.query().unwrap().parse().unwrap();

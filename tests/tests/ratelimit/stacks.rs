@@ -47,7 +47,7 @@ fn request() -> Request<Full<Bytes>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn above_a_buffer_a_rejection_takes_no_place_in_it_and_below_one_it_waits_for_nobody() {
+async fn above_a_buffer_a_rejection_takes_no_place_in_it_and_below_one_it_does_not_wait() {
     let calls = Arc::default();
     let above = ServiceBuilder::new()
         .layer(layer(Policy::new("all", few(2))))

@@ -28,7 +28,7 @@ async fn a_cluster() {
     deciding::other_keys_are_refunded(&redis).await;
     cancelling::a_refund_is_in_tokens_of_the_quota_that_was_charged(&redis).await;
     cancelling::cancelled_rejections_leave_the_shared_bucket_as_it_was(&redis).await;
-    cancelling::rejections_that_miss_the_deadline_leave_the_shared_bucket_as_it_was(&cluster).await;
+    cancelling::rejections_that_miss_the_timeout_do_not_change_the_shared_bucket(&cluster).await;
     deciding::slots_are_asked_at_the_same_time(&cluster).await;
     deciding::colocated_policies_are_one_call(&cluster, &redis).await;
     deciding::hostile_keys_are_in_the_slots_of_their_hashes(&cluster, &redis).await;

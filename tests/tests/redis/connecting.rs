@@ -90,7 +90,7 @@ async fn stub(version: &'static str) -> u16 {
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_with_the_end_of_a_connection_is_read_and_another_one_made() {
+async fn an_answer_that_arrives_with_the_end_of_a_connection_is_read_before_the_reconnect() {
     let redis = Redis::connect(&format!("redis://127.0.0.1:{}", stub("7.0.15").await))
         .await
         .unwrap();
@@ -102,7 +102,7 @@ async fn an_answer_that_comes_with_the_end_of_a_connection_is_read_and_another_o
 }
 
 #[tokio::test]
-async fn a_server_that_is_too_old_is_refused_by_its_version() {
+async fn a_server_that_is_too_old_is_rejected_by_its_version() {
     let error = error(&format!("redis://127.0.0.1:{}", stub("5.0.14").await)).await;
     assert!(
         error.contains("Redis 5.0.14") && error.contains("at least 6"),
@@ -111,7 +111,7 @@ async fn a_server_that_is_too_old_is_refused_by_its_version() {
 }
 
 #[tokio::test]
-async fn a_server_of_another_kind_than_the_url_says_is_told_apart() {
+async fn a_server_of_another_kind_than_the_url_names_is_an_error() {
     let set = tokio::task::spawn_blocking(|| Sentinels::single(&[], ""));
     let mut set = set.await.unwrap();
     let sentinel = set.url().replace("redis-sentinel", "redis");
@@ -125,7 +125,7 @@ async fn a_server_of_another_kind_than_the_url_says_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_sentinel_of_valkey_is_told_apart_by_its_own_word() {
+async fn a_sentinel_of_valkey_is_recognised_by_its_server_mode() {
     let info = "7.2.4\r\nserver_name:valkey\r\nserver_mode:sentinel";
     let error = error(&format!("redis://127.0.0.1:{}", stub(info).await)).await;
     assert!(error.contains("is a sentinel"), "{error}");
@@ -146,24 +146,24 @@ async fn building_a_limiter_asks_no_server() {
 }
 
 #[tokio::test]
-async fn connecting_ends_at_its_deadline_when_nobody_answers() {
+async fn connecting_fails_after_its_timeout_if_no_server_answers() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     let started = Instant::now();
-    let deadline = Duration::from_millis(200);
+    let limit = Duration::from_millis(200);
     let error = Redis::builder(&url)
-        .connect_timeout(deadline)
+        .connect_timeout(limit)
         .connect()
         .await
         .unwrap_err();
     // The error contains no password.
     let says = format!("{}: no answer within 200ms", &url["redis://".len()..]);
     assert_eq!(error.to_string(), says);
-    assert!(started.elapsed() >= deadline && started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() >= limit && started.elapsed() < Duration::from_secs(10));
 }
 
 #[tokio::test]
-async fn a_deadline_of_zero_is_refused() {
+async fn a_timeout_of_zero_is_an_error() {
     let builder = || Redis::builder("redis://localhost");
     let none = Duration::ZERO;
     for (builder, setting) in [
@@ -176,7 +176,7 @@ async fn a_deadline_of_zero_is_refused() {
 }
 
 #[tokio::test]
-async fn a_read_only_replica_is_refused() {
+async fn a_read_only_replica_is_rejected() {
     let primary = Server::start();
     let replica = Server::with(&["--replicaof", "127.0.0.1", &primary.port().to_string()]);
     let error = error(&replica.url()).await;
@@ -184,7 +184,7 @@ async fn a_read_only_replica_is_refused() {
 }
 
 #[tokio::test]
-async fn a_prefix_that_could_move_the_tag_is_refused() {
+async fn a_prefix_that_could_move_the_tag_is_an_error() {
     let server = Server::start();
     for prefix in ["", "a{b", "}", "a b", "ü"] {
         let error = Redis::builder(&server.url())
@@ -229,7 +229,7 @@ async fn the_kernel_asks_whether_a_silent_server_is_still_there() {
 }
 
 #[test]
-fn a_backend_that_outlives_its_runtime_says_so_at_once() {
+fn a_backend_that_outlives_its_runtime_fails_immediately_with_that_reason() {
     let server = Server::start();
     let runtime = || tokio::runtime::Runtime::new().unwrap();
     let (first, other) = (runtime(), runtime());
@@ -247,7 +247,7 @@ fn a_backend_that_outlives_its_runtime_says_so_at_once() {
 }
 
 #[tokio::test]
-async fn root_certificates_for_a_connection_that_is_not_encrypted_are_refused() {
+async fn root_certificates_for_a_connection_that_is_not_encrypted_are_an_error() {
     let server = Server::start();
     let builder = Redis::builder(&server.url()).root_certificates("any");
     let error = builder.connect().await.unwrap_err().to_string();

@@ -41,7 +41,7 @@ async fn waits_are_exact_by_the_servers_clock() {
 }
 
 #[tokio::test]
-async fn a_refusal_and_a_look_write_nothing_and_every_key_ends() {
+async fn a_rejection_and_a_check_write_nothing_and_every_key_expires() {
     let server = Server::start();
     let redis = connect(&server.url()).await;
     let policies = |n: u64| {
@@ -80,7 +80,7 @@ async fn a_refusal_and_a_look_write_nothing_and_every_key_ends() {
 }
 
 #[tokio::test]
-async fn whatever_writes_a_key_says_when_it_ends() {
+async fn every_command_that_writes_a_key_sets_its_expiry() {
     let server = Server::start();
     let redis = connect(&server.url()).await;
     // The first quota's tokens are complete at whole microseconds; the second quota's are not.
@@ -130,7 +130,8 @@ async fn whatever_writes_a_key_says_when_it_ends() {
 }
 
 #[tokio::test]
-async fn a_refusal_by_the_third_leaves_the_others_uncharged_and_says_what_is_left_of_them() {
+async fn a_rejection_by_the_third_policy_does_not_charge_the_others_and_reports_their_remaining_tokens()
+ {
     let server = Server::start();
     let set = Set::new(
         &connect(&server.url()).await,
@@ -218,7 +219,7 @@ async fn services_with_other_prefixes_do_not_meet() {
 }
 
 #[tokio::test]
-async fn hostile_keys_are_told_apart_and_never_written() {
+async fn hostile_keys_are_distinct_and_never_written() {
     let server = Server::start();
     let redis = connect(&server.url()).await;
     let id = redis
@@ -249,7 +250,7 @@ async fn hostile_keys_are_told_apart_and_never_written() {
 }
 
 #[tokio::test]
-async fn quotas_that_doubles_cannot_count_are_refused_at_build() {
+async fn quotas_that_doubles_cannot_count_are_build_errors() {
     let server = Server::start();
     let redis = connect(&server.url()).await;
     for (policy, field) in [
@@ -330,7 +331,7 @@ async fn the_connection_ends_with_the_last_handle() {
 }
 
 #[tokio::test]
-async fn the_phase_of_a_key_is_that_of_its_hash_whatever_the_policy_is_called() {
+async fn the_phase_of_a_key_depends_on_its_hash_and_not_on_the_name_of_the_policy() {
     let server = Server::start();
     let redis = connect(&server.url()).await;
     let ends = async |policy: Policy| {
@@ -388,7 +389,7 @@ async fn no_debt_is_so_large_that_it_is_forgotten() {
 }
 
 #[tokio::test]
-async fn a_quota_of_more_than_can_be_counted_is_one_that_never_refuses() {
+async fn a_quota_above_the_countable_maximum_never_rejects() {
     let server = Server::start();
     let redis = connect(&server.url()).await;
     let own = Quota::per_day(1);
@@ -457,7 +458,7 @@ async fn all_subsets_of_a_set_share_a_script_and_decide_as_they_would_alone() {
 }
 
 #[tokio::test]
-async fn subsets_that_are_asked_at_the_same_time_are_told_apart() {
+async fn concurrent_calls_for_different_subsets_are_kept_apart() {
     let server = Server::start();
     let redis = connect(&server.url()).await;
     let names = ["a", "b", "c"];
@@ -492,7 +493,7 @@ async fn subsets_that_are_asked_at_the_same_time_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_quota_without_a_burst_rejects_whatever_the_algorithm() {
+async fn a_quota_without_a_burst_rejects_with_every_algorithm() {
     let server = Server::start();
     let redis = connect(&server.url()).await;
     let policy = |name| Policy::new(name, Quota::per_hour(9)).dynamic_quotas();

@@ -37,7 +37,7 @@ async fn admitted(old: &Set, new: &Set) -> u64 {
 }
 
 #[tokio::test]
-async fn while_a_quota_changes_old_and_new_instances_together_admit_what_both_quotas_do() {
+async fn while_a_quota_changes_old_and_new_instances_together_admit_at_most_both_quotas() {
     let server = Server::start();
     let redis = connect(&server.url()).await;
     for (one, other) in [

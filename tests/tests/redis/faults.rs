@@ -90,7 +90,7 @@ async fn a_server_without_memory_charges_nothing_and_recovers() {
 }
 
 #[tokio::test]
-async fn garbage_at_a_key_counts_as_nothing_and_is_replaced() {
+async fn garbage_at_a_key_counts_as_unused_and_is_replaced() {
     let server = Server::start();
     let set = Set::new(&connect(&server.url()).await, &every(100));
     set.acquire("k", 1).await.unwrap();
@@ -144,7 +144,7 @@ async fn garbage_at_a_key_counts_as_nothing_and_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_primary_that_becomes_a_replica_is_left_until_it_is_primary_again() {
+async fn a_primary_that_becomes_a_replica_is_not_used_until_it_is_primary_again() {
     let (server, other) = (Server::start(), Server::start());
     let set = Set::new(&connect(&server.url()).await, &policy());
     set.one("k").await.unwrap();
@@ -201,7 +201,7 @@ async fn a_server_that_takes_no_more_connections_is_tried_until_it_does() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_restarted_empty_counts_from_nothing() {
+async fn a_server_that_was_restarted_empty_counts_from_zero() {
     let mut server = Server::start();
     let set = Set::new(&connect(&server.url()).await, &policy());
     assert_eq!(set.one("k").await.unwrap().remaining, 999);
@@ -213,7 +213,7 @@ async fn a_server_that_was_restarted_empty_counts_from_nothing() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_closed_is_noticed_while_nobody_asks() {
+async fn a_closed_connection_is_noticed_without_a_request() {
     let server = Server::start();
     let set = Set::new(&connect(&server.url()).await, &policy());
     set.one("k").await.unwrap();
@@ -303,7 +303,7 @@ async fn behind_a_proxy() -> (Server, Proxy, Arc<Set>) {
 }
 
 #[tokio::test]
-async fn no_request_waits_for_the_answers_to_others_from_a_far_server() {
+async fn no_request_waits_for_a_distant_servers_answers_to_other_requests() {
     let (server, proxy, set) = behind_a_proxy().await;
     server.call(&["CONFIG", "RESETSTAT"]);
     proxy.delay(Duration::from_millis(300));
@@ -322,7 +322,7 @@ async fn no_request_waits_for_the_answers_to_others_from_a_far_server() {
 }
 
 #[tokio::test]
-async fn the_second_of_two_does_not_wait_for_the_answer_to_the_first_from_far_away() {
+async fn the_second_of_two_requests_does_not_wait_for_a_distant_servers_answer_to_the_first() {
     let (_server, proxy, set) = behind_a_proxy().await;
     let away = Duration::from_millis(300);
     proxy.delay(away);
@@ -399,7 +399,7 @@ async fn requests_without_callers_take_no_place_in_the_queue() {
 }
 
 #[tokio::test]
-async fn a_server_that_answered_nothing_or_garbage_is_used_soon_after_it_recovers() {
+async fn a_server_that_sent_no_answer_or_garbage_is_used_soon_after_it_recovers() {
     let (_server, proxy, set) = behind_a_proxy().await;
     let garbage: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\r\n";
     for answer in [b"", garbage] {

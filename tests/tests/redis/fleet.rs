@@ -160,7 +160,7 @@ async fn a_fleet_admits_exactly_the_limit_of_a_log() {
 }
 
 #[tokio::test]
-async fn a_fleet_admits_at_most_the_burst_and_what_came_since() {
+async fn a_fleet_admits_at_most_the_burst_and_the_refill() {
     let (admitted, took, _) = fleet("bucket").await;
     is_what_a_bucket_admits(admitted, took);
 }
@@ -186,7 +186,8 @@ async fn a_fleet_admits_exactly_the_limit_of_the_tightest_of_three_and_charges_t
 }
 
 #[tokio::test]
-async fn a_fleet_admits_what_the_bucket_of_three_admits_and_charges_the_others_no_more() {
+async fn a_fleet_admits_the_tokens_of_the_strictest_of_three_buckets_and_charges_the_others_no_more()
+ {
     let (admitted, took, server) = fleet("three with a bucket").await;
     is_what_a_bucket_admits(admitted, took);
     let set = Set::new(
@@ -199,7 +200,7 @@ async fn a_fleet_admits_what_the_bucket_of_three_admits_and_charges_the_others_n
 }
 
 #[tokio::test]
-async fn clocks_of_processes_that_are_ten_minutes_wrong_change_nothing() {
+async fn clocks_of_processes_that_are_ten_minutes_wrong_do_not_change_the_decisions() {
     assert_eq!(fleet_of("short first hit", 2).await.0, LIMIT);
     assert_eq!(fleet_of("short log", 2).await.0, LIMIT);
     let (admitted, took, _) = fleet_of("bucket", 2).await;

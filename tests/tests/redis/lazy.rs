@@ -59,7 +59,7 @@ async fn until_the_server_starts_each_failure_mode_decides_and_then_the_server_d
 }
 
 #[tokio::test]
-async fn the_error_until_the_first_connection_says_why_there_is_none() {
+async fn the_error_until_the_first_connection_names_the_reason() {
     let server = Server::with(&["--requirepass", "right"]);
     let locked = server.url().replace("redis://", "redis://:wrong@");
     for (url, says) in [
@@ -95,8 +95,8 @@ async fn connect_lazy_reports_invalid_settings_immediately() {
     assert!(malformed.contains("redis://host:port"), "{malformed}");
     let prefix = Redis::builder("redis://localhost").prefix("{");
     assert!(error(prefix.connect_lazy()).contains("the prefix of keys"));
-    let deadline = Redis::builder("redis://localhost").answer_timeout(std::time::Duration::ZERO);
-    assert!(error(deadline.connect_lazy()).contains("answer_timeout"));
+    let zero = Redis::builder("redis://localhost").answer_timeout(std::time::Duration::ZERO);
+    assert!(error(zero.connect_lazy()).contains("answer_timeout"));
     let roots = Redis::builder("redis://localhost").root_certificates("any");
     assert!(error(roots.connect_lazy()).contains("rediss://"));
 }

@@ -16,8 +16,8 @@ use tower_dist_ratelimit::{Limiter, Policy, Quota};
 use tower_dist_ratelimit_redis::Redis;
 
 use crate::{
-    ladder::{CALM, DEADLINE, Load, PLENTY, Report},
     support::{LONG, Set, connect, until},
+    under_load::{CALM, Load, PLENTY, Report, TIMEOUT},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -63,7 +63,7 @@ async fn after_a_failover_under_load_decisions_resume_in_the_same_process() {
         forgot: false,
     };
     println!("{}\n{report}", Report::HEAD);
-    report.is_in_time(DEADLINE);
+    report.is_in_time(TIMEOUT);
     assert!(report.load.samples.iter().any(|one| !one.is_by_store()));
     assert!(
         report.back() < Duration::from_secs(10),
@@ -110,7 +110,7 @@ async fn sentinels_can_have_a_password_and_users_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_user_or_password_of_sentinels_where_there_are_none_is_refused() {
+async fn a_user_or_password_of_sentinels_without_a_sentinel_url_is_an_error() {
     for (builder, setting) in [
         (
             Redis::builder("redis://localhost").sentinel_password("secret"),
@@ -155,7 +155,7 @@ fn fixed(port: u16) -> Arc<AtomicU16> {
 }
 
 #[tokio::test]
-async fn a_primary_that_was_cut_off_from_its_replicas_is_left_for_the_one_that_was_elected() {
+async fn a_primary_that_was_cut_off_from_its_replicas_is_replaced_by_the_elected_one() {
     let (old, new) = (Server::start(), Server::start());
     let primary = fixed(old.port());
     let sentinel = sentinel_of(Arc::clone(&primary)).await;
@@ -174,7 +174,7 @@ async fn a_primary_that_was_cut_off_from_its_replicas_is_left_for_the_one_that_w
 }
 
 #[tokio::test]
-async fn a_sentinel_that_names_a_primary_that_is_gone_keeps_nobody_from_the_others() {
+async fn a_sentinel_that_names_a_stopped_primary_does_not_prevent_queries_to_the_others() {
     let server = Server::start();
     // Like a network partition: the address accepts connections and never answers.
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();

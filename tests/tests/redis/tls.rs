@@ -55,7 +55,7 @@ fn server(authority: &CertifiedIssuer<'_, KeyPair>, settings: &[&str]) -> Proces
 }
 
 #[tokio::test]
-async fn a_connection_over_tls_trusts_whom_it_is_told_to_trust() {
+async fn a_connection_over_tls_trusts_the_configured_root_certificates() {
     let (ours, other) = (authority("ours"), authority("other"));
     let server = server(&ours, &["--port", "0"]);
     for host in ["localhost", "127.0.0.1"] {

@@ -65,7 +65,7 @@ async fn server(fault: Fault) -> RawServer {
 }
 
 #[tokio::test]
-async fn a_get_is_repeated_until_there_is_an_answer() {
+async fn a_get_is_retried_until_there_is_a_response() {
     for client in Client::ALL {
         for fault in Fault::ALL {
             let server = server(fault).await;
@@ -96,7 +96,7 @@ async fn a_post_is_sent_once() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_closed_at_once_is_made_anew() {
+async fn a_connection_that_is_closed_immediately_is_replaced() {
     for client in Client::ALL {
         for end in [close_now, reset] {
             let server = RawServer::start(move |n, stream| async move {

@@ -64,7 +64,7 @@ async fn by_reqwest(url: String, http2: bool) -> Bytes {
 }
 
 #[tokio::test]
-async fn a_silent_connection_is_left_for_another() {
+async fn a_silent_connection_is_replaced_by_another() {
     let server = silent(1).await;
     assert_eq!(by_hyper(server.url(), false).await, "hello");
     assert_eq!(server.connections(), 2);
@@ -75,7 +75,7 @@ async fn a_silent_connection_is_left_for_another() {
 
 /// A timeout is no evidence that the connection is broken.
 #[tokio::test]
-async fn a_silent_stream_is_left_for_another_on_its_connection() {
+async fn a_silent_stream_is_replaced_by_another_on_its_connection() {
     let server =
         async || Http2Server::start(|n| if n == 1 { Reply::Never } else { Reply::Ok }).await;
     let one = server().await;
@@ -87,7 +87,7 @@ async fn a_silent_stream_is_left_for_another_on_its_connection() {
 }
 
 #[tokio::test]
-async fn a_boxed_error_says_that_time_ran_out() {
+async fn a_boxed_error_names_the_timeout() {
     for (method, attempts) in [(Method::POST, 1), (Method::GET, 2)] {
         let server = silent(usize::MAX).await;
         let events = Events::default();
@@ -105,7 +105,7 @@ async fn a_boxed_error_says_that_time_ran_out() {
 }
 
 #[tokio::test]
-async fn reqwest_answers_504_when_time_runs_out() {
+async fn reqwest_returns_504_after_a_timeout() {
     for (method, attempts) in [(Method::POST, 1), (Method::GET, 2)] {
         let server = silent(usize::MAX).await;
         let events = Events::default();
@@ -122,7 +122,7 @@ async fn reqwest_answers_504_when_time_runs_out() {
 }
 
 #[tokio::test]
-async fn a_router_answers_504_when_time_runs_out() {
+async fn a_router_returns_504_after_a_timeout() {
     let events = Events::default();
     let deadline = builder(&events).deadline(LIMIT).build().unwrap();
     let router: Router = Router::new()

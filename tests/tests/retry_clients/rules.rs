@@ -69,7 +69,7 @@ async fn requests(
 }
 
 #[tokio::test]
-async fn a_post_is_sent_once_whatever_a_rule_says_about_its_outcome() {
+async fn a_post_is_sent_once_although_a_rule_makes_its_outcome_retryable() {
     for wish in [
         Verdict::transient(),
         Verdict::throttled(),

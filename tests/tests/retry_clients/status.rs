@@ -35,7 +35,7 @@ async fn server(
 }
 
 #[tokio::test]
-async fn a_status_that_may_pass_is_repeated() {
+async fn a_transient_status_is_retried() {
     for status in [408, 425, 500, 502, 503, 504] {
         let status = StatusCode::from_u16(status).unwrap();
         for client in Client::ALL {
@@ -59,7 +59,7 @@ async fn a_status_that_may_pass_is_repeated() {
 
 /// The server rejects before it processes.
 #[tokio::test]
-async fn a_429_is_repeated_for_every_method() {
+async fn a_429_is_retried_for_every_method() {
     for method in [Method::GET, Method::POST] {
         for client in Client::ALL {
             let (url, requests) =

@@ -21,7 +21,7 @@ fn client(methods: &[&str], channel: Channel) -> Client<Hedge<Channel, Grpc>> {
 }
 
 #[tokio::test]
-async fn a_call_of_a_listed_method_that_is_late_is_sent_again_and_says_so() {
+async fn a_slow_call_of_a_listed_method_is_hedged_and_the_hedge_is_marked() {
     let (words, channel) = Words::start(|n| match n {
         1 => Reply::Never,
         _ => Reply::Good,
@@ -48,7 +48,7 @@ async fn any_other_method_is_sent_once() {
 }
 
 #[tokio::test]
-async fn unavailable_does_not_win_and_a_server_that_says_stop_gets_no_more() {
+async fn unavailable_does_not_win_and_a_pushback_that_forbids_retries_ends_the_hedges() {
     let (words, channel) = Words::start(|n| match n {
         1 => Reply::Never,
         _ => Reply::Early(Code::Unavailable, Some("-1")),
@@ -62,7 +62,7 @@ async fn unavailable_does_not_win_and_a_server_that_says_stop_gets_no_more() {
 
 /// Each of the two attempts has its own position in the request stream.
 #[tokio::test]
-async fn what_a_client_streams_goes_out_with_both_attempts() {
+async fn a_clients_stream_is_sent_with_both_attempts() {
     let (words, channel) = Words::start(|n| match n {
         1 => Reply::Never,
         _ => Reply::Good,

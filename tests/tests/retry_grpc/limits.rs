@@ -37,7 +37,7 @@ async fn a_timeout_is_deadline_exceeded_to_the_client() {
 }
 
 #[tokio::test]
-async fn a_timeout_of_an_idempotent_method_is_repeated() {
+async fn a_timeout_of_an_idempotent_method_is_retried() {
     let (words, channel) = Words::start(stalling).await;
     let events = Events::default();
     let builder = builder(&events).idempotent_methods([ECHO]);
@@ -62,7 +62,7 @@ async fn the_end_of_a_call_is_deadline_exceeded_to_the_client() {
 }
 
 #[tokio::test]
-async fn a_server_repeats_what_its_own_service_fails() {
+async fn a_server_retries_its_own_failed_service() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let words = Words::new(|n| match n {

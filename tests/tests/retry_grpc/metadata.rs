@@ -19,7 +19,7 @@ async fn the_server_sees_how_many_attempts_came_before() {
 }
 
 #[tokio::test]
-async fn further_attempts_have_what_is_left_of_the_time() {
+async fn further_attempts_carry_the_remaining_time() {
     let (words, channel) = Words::start(|n| match n {
         1 | 2 => Reply::Early(Code::Unavailable, Some("20")),
         _ => Reply::Good,
@@ -55,7 +55,7 @@ fn time(field: &Option<String>) -> Duration {
 }
 
 #[tokio::test]
-async fn no_attempt_goes_out_when_no_time_is_left() {
+async fn no_attempt_is_sent_without_remaining_time() {
     let (words, channel) = Words::start(|n| match n {
         1 => Reply::Early(Code::Unavailable, Some("1")),
         // A pushback beyond the caller's deadline.

@@ -13,7 +13,7 @@ use crate::words::{Client, ECHO, JOIN, Reply, Words, channel};
 use crate::{BACKOFF, builder, client};
 
 #[tokio::test]
-async fn unavailable_without_a_body_is_repeated() {
+async fn unavailable_without_a_body_is_retried() {
     let failing_twice = |n| match n {
         1 => Reply::Early(Code::Unavailable, None),
         2 => Reply::Late,
@@ -73,7 +73,7 @@ async fn a_closure_declares_methods_idempotent() {
 }
 
 #[tokio::test]
-async fn no_other_status_is_repeated() {
+async fn no_other_status_is_retried() {
     macro_rules! never_repeated {
         ($($code:ident),* $(,)?) => {$(
             let (words, channel) = Words::start(|_| Reply::Early(Code::$code, None)).await;
@@ -104,7 +104,7 @@ async fn no_other_status_is_repeated() {
 }
 
 #[tokio::test]
-async fn resource_exhausted_is_repeated_when_the_server_says_when() {
+async fn resource_exhausted_is_retried_after_the_servers_pushback() {
     let (words, channel) = Words::start(|n| match n {
         1 => Reply::Early(Code::ResourceExhausted, Some("7")),
         _ => Reply::Good,
@@ -177,7 +177,7 @@ async fn a_call_whose_response_has_begun_is_committed() {
 }
 
 #[tokio::test]
-async fn some_answers_that_are_not_of_grpc_are_unavailable() {
+async fn some_responses_without_a_grpc_status_are_unavailable() {
     macro_rules! repeated {
         ($($status:literal),*) => {$(
             let (words, channel) = Words::start(|n| match n {

@@ -10,7 +10,7 @@ use crate::client;
 use crate::words::{Reply, Words};
 
 #[tokio::test]
-async fn what_a_client_streams_is_sent_again_whole() {
+async fn a_clients_stream_is_resent_whole() {
     // Failures before and after the end of the request stream.
     for reply in [
         (|n| match n {
@@ -42,7 +42,7 @@ async fn what_a_client_streams_is_sent_again_whole() {
 }
 
 #[tokio::test]
-async fn what_a_server_streams_passes_after_a_repeat() {
+async fn a_servers_stream_passes_after_a_retry() {
     let (words, channel) = Words::start(|n| match n {
         1 => Reply::Early(Code::Unavailable, None),
         _ => Reply::Good,

@@ -39,7 +39,7 @@ async fn attempts_that_the_server_did_not_see_are_not_counted() {
 }
 
 #[tokio::test]
-async fn what_http_2_proves_counts_for_grpc() {
+async fn a_proof_of_http_2_counts_for_grpc() {
     for proof in [
         Frame::Reset(Code::RefusedStream),
         Frame::GoAwayBefore(Code::NoError),
@@ -72,7 +72,7 @@ async fn other_resets_end_the_call() {
 
 /// gRPC maps a broken connection to UNAVAILABLE.
 #[tokio::test]
-async fn a_connection_that_breaks_is_repeated() {
+async fn a_call_whose_connection_breaks_is_retried() {
     for fault in [Frame::Close, Frame::Abort, Frame::GoAwayAfter] {
         let server = Http2Server::start(move |n| if n == 1 { fault } else { Frame::Ok }).await;
         let events = Events::default();

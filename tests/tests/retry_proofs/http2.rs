@@ -13,7 +13,7 @@ async fn server(first: Reply) -> Http2Server {
 }
 
 #[tokio::test]
-async fn what_the_server_did_not_look_at_is_sent_again_at_once_and_for_free() {
+async fn a_request_that_the_server_did_not_process_is_resent_immediately_without_a_token() {
     for proof in [
         Reply::Reset(Code::RefusedStream),
         Reply::GoAwayBefore(Code::NoError),
@@ -33,7 +33,7 @@ async fn what_the_server_did_not_look_at_is_sent_again_at_once_and_for_free() {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_on_is_not_asked_for_ever() {
+async fn a_server_that_keeps_refusing_streams_is_not_asked_forever() {
     for client in each(&Client::HTTP_2) {
         let server = Http2Server::start(|_| Reply::Reset(Code::RefusedStream)).await;
         let events = Events::default();
@@ -47,7 +47,7 @@ async fn a_server_that_refuses_on_is_not_asked_for_ever() {
 
 /// The server may have processed the request.
 #[tokio::test]
-async fn what_is_no_proof_repeats_only_what_is_idempotent() {
+async fn without_proof_only_idempotent_requests_are_retried() {
     for fault in [
         Reply::Reset(Code::Cancel),
         Reply::Reset(Code::InternalError),

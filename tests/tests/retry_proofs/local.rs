@@ -23,7 +23,7 @@ async fn get() -> Request<Body> {
 }
 
 #[tokio::test]
-async fn a_call_that_was_shed_is_not_repeated() {
+async fn a_call_that_was_shed_is_not_retried() {
     let events = Events::default();
     let busy = ConcurrencyLimit::new(hyper(false), 0);
     let stack = builder(&events).build().unwrap().layer(LoadShed::new(busy));

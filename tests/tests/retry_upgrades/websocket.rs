@@ -89,7 +89,7 @@ async fn a_websocket_talks_through_the_layer_on_both_sides() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_fails_is_not_repeated_on_either_side() {
+async fn a_handshake_that_fails_is_not_retried_on_either_side() {
     let (client_events, server_events) = (Events::default(), Events::default());
     let (url, requests) = server(1, &server_events).await;
     let client = retry(&client_events).layer(hyper(false));

@@ -95,7 +95,7 @@ async fn reqwest_is_hedged() {
 }
 
 #[tokio::test]
-async fn reqwest_streams_are_repeated_whole() {
+async fn streaming_bodies_of_reqwest_are_resent_whole() {
     let server = Server::start(|n| Some(if n == 1 { 503 } else { 200 })).await;
     let client = reqwest_client();
     let stream = reqwest::Body::wrap(streaming(20));
@@ -146,7 +146,7 @@ async fn hyper_over_http_1_and_2_is_retried_and_hedged_with_its_body() {
 }
 
 #[tokio::test]
-async fn axum_bodies_that_stream_are_repeated_and_hedged_whole() {
+async fn streaming_bodies_of_axum_are_resent_and_hedged_whole() {
     for layers in ["retry", "hedge"] {
         let server = match layers {
             "retry" => Server::start(|n| Some(if n == 1 { 503 } else { 200 })).await,

@@ -145,20 +145,20 @@ fn settings_out_of_range_are_rejected() {
         "NearLimit(NaN)",
         share,
     );
-    let deadline = "above 0 and at most 60s";
+    let bound = "above 0 and at most 60s";
     rejects(
         builder().backend_timeout(Duration::ZERO).build(),
         None,
         "backend_timeout",
         "0ns",
-        deadline,
+        bound,
     );
     rejects(
         builder().backend_timeout(Duration::from_secs(61)).build(),
         None,
         "backend_timeout",
         "61s",
-        deadline,
+        bound,
     );
     assert!(builder().backend_timeout(Duration::MAX).build().is_err());
 }

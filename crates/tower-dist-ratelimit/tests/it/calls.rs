@@ -235,7 +235,7 @@ async fn readiness_is_the_inner_service_s_and_the_ready_instance_is_called() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_without_its_key_is_rejected_as_the_policy_says() {
+async fn a_call_without_its_key_is_rejected_with_the_message_of_its_missing_key_action() {
     let messages = [
         (MissingKey::Reject, "rate-limit key missing"),
         (

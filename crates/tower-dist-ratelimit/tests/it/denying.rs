@@ -358,9 +358,9 @@ mod exactness {
         cached.is_off(there, back);
         plain.is_off(there, back);
         let policy = || Policy::new("both", Quota::per_second(20).burst(10));
-        let deadline = Duration::from_secs(1);
-        let ours = Limiter::builder(cached, policy()).backend_timeout(deadline);
-        let plain = Limiter::builder(plain, policy()).backend_timeout(deadline);
+        let timeout = Duration::from_secs(1);
+        let ours = Limiter::builder(cached, policy()).backend_timeout(timeout);
+        let plain = Limiter::builder(plain, policy()).backend_timeout(timeout);
         let (ours, plain) = (
             ours.build().unwrap(),
             plain.deny_cache(false).build().unwrap(),

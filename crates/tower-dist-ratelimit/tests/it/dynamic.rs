@@ -181,7 +181,7 @@ async fn a_quota_can_be_looked_up_and_several_at_the_same_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_backend_has_its_whole_deadline_after_a_look_up() {
+async fn the_backend_has_its_whole_timeout_after_a_look_up() {
     for (delay, status) in [(50, StatusCode::OK), (51, StatusCode::SERVICE_UNAVAILABLE)] {
         let layer = RateLimitLayer::builder(Remote::after(Duration::from_millis(delay)))
             .limit(Policy::new("p", slow(1)).quota_by_async(|_| looked_up()))

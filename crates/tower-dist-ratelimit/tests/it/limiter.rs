@@ -118,7 +118,7 @@ async fn clones_count_in_the_same_bucket() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_of_all_kinds_are_told_apart() {
+async fn keys_of_all_types_are_distinct() {
     let limiter = limiter(slow(1));
     assert!(limiter.check("a").await.unwrap().allowed);
     assert!(limiter.check(7).await.unwrap().allowed);

@@ -14,13 +14,13 @@ mod dynamic;
 #[cfg(feature = "tracing")]
 mod events;
 mod extremes;
+mod failover;
 mod flood;
 mod forms;
 mod gaps;
 mod grpc;
 mod handles;
 mod keys;
-mod ladder;
 mod laws;
 mod leases;
 mod limiter;

@@ -281,7 +281,7 @@ fn keys_that_are_full_again_make_room() {
 }
 
 #[test]
-fn charging_and_evicting_at_once_never_admits_more_than_the_burst_to_a_key_that_stays() {
+fn concurrent_charges_and_evictions_never_admit_more_than_the_burst_to_a_key_that_stays() {
     // The hot key is the most limited from its first charge on, so the flood must not push it out or reset it.
     let memory = Arc::new(Memory::with_capacity(64));
     let policy = registered(&memory, &[frozen(1_000_000)])[0];

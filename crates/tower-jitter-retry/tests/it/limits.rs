@@ -281,7 +281,7 @@ impl Service<()> for Alive {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timed_out_attempt_is_gone_before_the_wait() {
+async fn a_timed_out_attempt_is_dropped_before_the_wait() {
     let alive = Alive::default();
     let layer = builder().attempt_timeout(ms(30)).build().unwrap();
     let call = tokio::spawn(layer.layer(alive.clone()).oneshot(()));

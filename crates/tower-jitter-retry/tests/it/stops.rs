@@ -52,7 +52,7 @@ async fn run(
 }
 
 /// Checks a call whose response has a report.
-async fn told(
+async fn ends_with_report(
     layer: RetryLayerBuilder<Http>,
     request: Request<Full<Bytes>>,
     answers: &[Answer],
@@ -63,7 +63,7 @@ async fn told(
 }
 
 /// Checks a call whose response has no report.
-async fn untold(
+async fn ends_without_report(
     layer: RetryLayerBuilder<Http>,
     request: Request<Full<Bytes>>,
     answers: &[Answer],
@@ -73,9 +73,9 @@ async fn untold(
 }
 
 #[tokio::test(start_paused = true)]
-async fn success() {
+async fn a_success_ends_the_call() {
     let good = Answer::status(200);
-    untold(
+    ends_without_report(
         http(),
         get(),
         std::slice::from_ref(&good),
@@ -83,21 +83,21 @@ async fn success() {
     )
     .await;
     let answers = [Answer::status(503), good];
-    told(http(), get(), &answers, (2, 10, StopReason::Success)).await;
+    ends_with_report(http(), get(), &answers, (2, 10, StopReason::Success)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn fatal() {
+async fn a_fatal_outcome_ends_the_call() {
     let bad = Answer::status(501);
-    untold(http(), get(), std::slice::from_ref(&bad), StopReason::Fatal).await;
+    ends_without_report(http(), get(), std::slice::from_ref(&bad), StopReason::Fatal).await;
     let answers = [Answer::status(503), bad];
-    told(http(), get(), &answers, (2, 10, StopReason::Fatal)).await;
+    ends_with_report(http(), get(), &answers, (2, 10, StopReason::Fatal)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempts_exhausted() {
+async fn the_last_attempt_ends_the_call() {
     let answers = [Answer::status(503)];
-    told(
+    ends_with_report(
         http(),
         get(),
         &answers,
@@ -105,25 +105,25 @@ async fn attempts_exhausted() {
     )
     .await;
     let once = http().max_attempts(1);
-    told(once, get(), &answers, (1, 0, StopReason::AttemptsExhausted)).await;
+    ends_with_report(once, get(), &answers, (1, 0, StopReason::AttemptsExhausted)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn not_resendable() {
+async fn a_request_that_cannot_be_resent_ends_the_call() {
     let mut connect = get();
     *connect.method_mut() = Method::CONNECT;
     let answers = [Answer::status(429)];
-    told(http(), connect, &answers, (1, 0, StopReason::NotResendable)).await;
+    ends_with_report(http(), connect, &answers, (1, 0, StopReason::NotResendable)).await;
     let mut upgrade = get();
     upgrade
         .headers_mut()
         .insert("upgrade", "websocket".parse().unwrap());
-    told(http(), upgrade, &answers, (1, 0, StopReason::NotResendable)).await;
+    ends_with_report(http(), upgrade, &answers, (1, 0, StopReason::NotResendable)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_after_too_long() {
-    told(
+async fn a_retry_after_above_the_maximum_ends_the_call() {
+    ends_with_report(
         http(),
         get(),
         &[hint("61")],
@@ -136,10 +136,10 @@ async fn retry_after_too_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deadline_exceeded() {
+async fn a_deadline_before_the_next_retry_ends_the_call() {
     let answers = [Answer::status(503)];
     let until = http().retry_until(ms(20));
-    told(
+    ends_with_report(
         until,
         get(),
         &answers,
@@ -150,7 +150,7 @@ async fn deadline_exceeded() {
     request
         .extensions_mut()
         .insert(RetryOverride::new().deadline(Deadline::after(ms(10))));
-    told(
+    ends_with_report(
         http(),
         request,
         &answers,
@@ -160,25 +160,25 @@ async fn deadline_exceeded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn budget_exhausted() {
+async fn an_empty_budget_ends_the_call() {
     let answers = [Answer::status(503)];
     let poor = http().budget(Budget::ratio(0.0).burst(1));
-    told(poor, get(), &answers, (2, 10, StopReason::BudgetExhausted)).await;
+    ends_with_report(poor, get(), &answers, (2, 10, StopReason::BudgetExhausted)).await;
     let none = http().budget(Budget::ratio(0.0).initial(0));
-    told(none, get(), &answers, (1, 0, StopReason::BudgetExhausted)).await;
+    ends_with_report(none, get(), &answers, (1, 0, StopReason::BudgetExhausted)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn shadow_and_off() {
+async fn shadow_mode_and_off_mode_end_the_call() {
     let answers = [Answer::status(503)];
     let shadow = || http().mode(Mode::Shadow);
-    untold(shadow(), get(), &answers, StopReason::Shadow).await;
-    untold(http().mode(Mode::Off), get(), &answers, StopReason::Off).await;
+    ends_without_report(shadow(), get(), &answers, StopReason::Shadow).await;
+    ends_without_report(http().mode(Mode::Off), get(), &answers, StopReason::Off).await;
     // Shadow mode knows this without a copy of the request.
     let mut connect = get();
     *connect.method_mut() = Method::CONNECT;
     let answers = [Answer::status(429)];
-    untold(shadow(), connect, &answers, StopReason::NotResendable).await;
+    ends_without_report(shadow(), connect, &answers, StopReason::NotResendable).await;
 }
 
 /// A service of which only the first instance becomes ready.
@@ -208,7 +208,7 @@ impl Service<Request<Full<Bytes>>> for First {
 }
 
 #[tokio::test(start_paused = true)]
-async fn not_ready() {
+async fn a_service_that_fails_to_get_ready_ends_the_call() {
     let log = Log::default();
     let layer = http().observer(log.clone()).build().unwrap();
     let mut service = layer.layer(First(Upstream::new([Answer::status(503)]), true));

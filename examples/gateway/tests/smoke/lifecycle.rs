@@ -65,7 +65,7 @@ async fn a_bad_option_is_named_with_the_way_to_the_help() {
 }
 
 #[tokio::test]
-async fn it_tells_its_version() {
+async fn the_option_version_prints_the_version() {
     for args in [&["--version"][..], &["demo", "--version"]] {
         let output = output(args).await;
         let stdout = String::from_utf8(output.stdout).unwrap();

@@ -60,7 +60,7 @@ pub(super) async fn cancelled_rejections_leave_the_shared_bucket_as_it_was(redis
 }
 
 /// The nodes answer after the callers have gone.
-pub(super) async fn rejections_that_miss_the_deadline_leave_the_shared_bucket_as_it_was(
+pub(super) async fn rejections_that_miss_the_timeout_do_not_change_the_shared_bucket(
     cluster: &Cluster,
 ) {
     let redis = Redis::builder(&cluster.url()).answer_timeout(LONG);

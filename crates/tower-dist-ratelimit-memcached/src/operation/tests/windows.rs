@@ -68,7 +68,7 @@ async fn reserved_tokens_are_taken_back_although_the_queue_was_full() {
 }
 
 #[tokio::test]
-async fn a_charge_that_loses_every_race_for_a_new_window_fails_and_says_so() {
+async fn a_charge_that_loses_every_race_for_a_new_window_fails_with_a_message_about_the_race() {
     let (mut wire, task) = asking(5);
     for _ in 0..5 {
         wire.answer(" D5 ", "NS", "", "").await;
@@ -175,7 +175,7 @@ async fn a_request_that_finds_room_only_after_each_charge_is_rejected_in_the_end
 
 /// The first pause before a reconnect depends on it.
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_connection_says_whether_any_command_was_answered() {
+async fn the_end_of_a_connection_records_whether_any_command_was_answered() {
     for is_answered in [false, true] {
         let (mut wire, _told) = asking(5);
         if is_answered {

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_the_same_however_often_and_after_whomever_it_is_asked_for() {
+    fn a_key_has_the_same_tag_in_any_order_of_look_ups() {
         let tags = Tags::default();
         let long = vec![b'x'; LONGEST + 1];
         let keys = (0..1000).map(|number| format!("client {number}").into_bytes());

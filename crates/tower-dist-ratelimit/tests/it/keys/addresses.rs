@@ -180,7 +180,7 @@ fn by_peer() -> Request<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_behind_a_trusted_proxy_are_told_apart() {
+async fn clients_behind_a_trusted_proxy_have_separate_keys() {
     let proxies = TrustedProxies::none().cidr("10.0.0.0/8");
     let mut service = service(Policy::new("client", slow(1)).by(key::client_ip(proxies)));
     let client = |list: &str| by("10.0.0.1:1", with("x-forwarded-for", list));

@@ -74,11 +74,11 @@ async fn tokens_return_by_the_quota_of_their_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn tokens_that_the_bucket_gains_before_the_message_arrives_do_not_return() {
-    const DEADLINE: Duration = Duration::from_millis(500);
+    const TIMEOUT: Duration = Duration::from_millis(500);
     let wan = Wan::away(Duration::ZERO);
     // The bucket gains 20 in a lease time and 10 within the timeout.
     let policy = || Policy::new("fast", Quota::per_second(20).burst(2_000));
-    let limiter = leasing(&wan, policy()).backend_timeout(DEADLINE);
+    let limiter = leasing(&wan, policy()).backend_timeout(TIMEOUT);
     let limiter = limiter.build().unwrap();
     for _ in 0..200 {
         advance(Duration::from_millis(5)).await;

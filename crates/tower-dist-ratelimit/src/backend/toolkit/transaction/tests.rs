@@ -127,7 +127,7 @@ fn rejected(transactions: &Transactions, allows: &Server) -> PendingVerdict {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rejection_says_what_remains_once_the_refunds_in_flight_arrive() {
+async fn a_rejection_reports_the_remaining_tokens_after_the_refunds_in_flight() {
     let (transactions, allows) = (Transactions::current(), Server::default());
     let asked = Instant::now();
     let verdict = rejected(&transactions, &allows).await.unwrap();
@@ -141,7 +141,7 @@ async fn a_rejection_says_what_remains_once_the_refunds_in_flight_arrive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_who_leaves_at_once_takes_no_tokens_along() {
+async fn a_caller_that_drops_its_request_immediately_keeps_no_tokens() {
     let (transactions, allows) = (Transactions::current(), Server::default());
     drop(rejected(&transactions, &allows));
     assert_eq!(allows.taken(), 1);
@@ -224,7 +224,7 @@ async fn keys_that_have_moved_apart_are_asked_one_by_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transaction_of_which_nothing_can_be_sent_fails_at_once() {
+async fn a_transaction_without_a_part_that_can_be_sent_fails_immediately() {
     let unsent = || Server::answering([Err(Problem::Unsent)]).part([0]);
     let transactions = Transactions::current();
     assert!(transactions.acquire(vec![unsent(), unsent()]).is_err());

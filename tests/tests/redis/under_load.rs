@@ -2,7 +2,7 @@
 //! in the docs of `Redis`:
 //!
 //! ```console
-//! $ cargo test -p tests --test redis -- --nocapture --test-threads 1 ladder cluster sentinel
+//! $ cargo test -p tests --test redis -- --nocapture --test-threads 1 under_load cluster sentinel
 //! ```
 
 mod fault;
@@ -28,7 +28,7 @@ pub(crate) use self::{load::Load, report::Report};
 use crate::support::LONG;
 
 /// The timeout of a decision, unless a test sets another.
-pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
+pub(crate) const TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The duration of a fault.
 pub(crate) const LASTS: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ pub(crate) const PLENTY: u64 = 1_000_000;
 const USED: u64 = 1_234;
 
 #[tokio::test]
-async fn whatever_happens_to_a_server_under_load_nothing_waits_longer_than_the_deadline() {
+async fn during_every_fault_of_a_server_no_decision_takes_longer_than_the_timeout() {
     println!("{}", Report::HEAD);
     for fault in &FAULTS {
         let (report, pinged) = under_load(fault).await;
@@ -68,19 +68,19 @@ async fn under_load(fault: &Fault) -> (Report, Duration) {
     let port = if fault.far { proxy.port() } else { port };
     lab.proxy = Some(proxy);
     let redis = Redis::builder(&format!("redis://127.0.0.1:{port}"));
-    let redis = redis.answer_timeout(10 * fault.deadline());
+    let redis = redis.answer_timeout(10 * fault.timeout());
     let redis = redis.connect().await.unwrap();
-    let limiter = |deadline| {
+    let limiter = |timeout| {
         let quota = Quota::new(PLENTY, Duration::from_secs(3600));
         let policy = Policy::new("p", quota).fixed_window_from_first_request();
         let limiter = Limiter::builder(redis.clone(), policy);
-        limiter.backend_timeout(deadline).build().unwrap()
+        limiter.backend_timeout(timeout).build().unwrap()
     };
     // A second limiter without load, with a long timeout, so that the backend itself always decides.
     let witness = limiter(LONG);
     witness.check_n("witness", USED).await.unwrap();
 
-    let (started, load) = (Instant::now(), Load::start(limiter(fault.deadline())));
+    let (started, load) = (Instant::now(), Load::start(limiter(fault.timeout())));
     // A stopped machine makes no decisions.
     while started.elapsed() < CALM || load.decided_since(started) <= ENOUGH {
         sleep(Duration::from_millis(10)).await;
@@ -128,7 +128,7 @@ impl Report {
         let name = fault.name;
         let samples = &self.load.samples;
         assert!(samples.len() > 2 * ENOUGH, "{name}: there was no load");
-        self.is_in_time(fault.deadline());
+        self.is_in_time(fault.timeout());
         let whole = |sample: &&Sample| sample.started >= self.begun && sample.ended < self.ending;
         let within = || samples.iter().filter(whole);
         match fault.decides {
@@ -136,12 +136,12 @@ impl Report {
             Who::Process => {
                 assert!(within().count() > ENOUGH, "{name}: it did not last");
                 // A decision beyond the timeout was delayed by the machine.
-                let mut asked = within().filter(|one| one.took() < DEADLINE);
+                let mut asked = within().filter(|one| one.took() < TIMEOUT);
                 assert!(!asked.any(Sample::is_by_store), "{name}");
             }
             Who::Either => {}
         }
-        let disturbed = self.is_disturbed() || pinged > DEADLINE / 3;
+        let disturbed = self.is_disturbed() || pinged > TIMEOUT / 3;
         // A machine that stops for as long as a fault causes another change of source, which is also logged.
         let changes = match fault.decides {
             Who::Store => 0,

@@ -13,7 +13,7 @@ use tokio::{
 use tower_dist_ratelimit::{Limiter, Source};
 use tracing::Level;
 
-use super::{CALM, DEADLINE, ENOUGH, lines::Lines};
+use super::{CALM, ENOUGH, TIMEOUT, lines::Lines};
 
 /// The interval between two requests. They do not wait for one another, like the requests of a service's clients.
 const EVERY: Duration = Duration::from_millis(1);
@@ -158,7 +158,7 @@ async fn lateness(late: &mut Lateness) {
         sleep_until(due).await;
         let (ended, lasted) = (Instant::now(), due.elapsed());
         late.most = late.most.max(lasted);
-        if lasted >= DEADLINE {
+        if lasted >= TIMEOUT {
             late.standstills.push(Standstill { lasted, ended });
         }
     }

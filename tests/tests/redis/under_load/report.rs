@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use tower_dist_ratelimit::Source;
 
 use super::{
-    BACK, DEADLINE,
+    BACK, TIMEOUT,
     load::{Done, Sample},
 };
 
@@ -40,11 +40,11 @@ impl Report {
         self.times().last().copied().unwrap_or_default()
     }
 
-    /// Panics if a decision took longer than `deadline` and longer than the machine's own delay.
-    pub(crate) fn is_in_time(&self, deadline: Duration) {
+    /// Panics if a decision took longer than `timeout` and longer than the machine's own delay.
+    pub(crate) fn is_in_time(&self, timeout: Duration) {
         let (longest, late) = (self.longest(), self.load.scheduling);
         assert!(
-            longest <= deadline + 2 * late + Duration::from_millis(5),
+            longest <= timeout + 2 * late + Duration::from_millis(5),
             "{}: a decision took {longest:?}, and no more than {late:?} of that is the machine's",
             self.name
         );
@@ -73,7 +73,7 @@ impl Report {
     pub(crate) fn is_disturbed(&self) -> bool {
         let before = |sample: &&Sample| sample.ended < self.began;
         let mut before = self.load.samples.iter().filter(before);
-        self.load.scheduling > DEADLINE / 3 || before.any(|sample| sample.took() > DEADLINE / 3)
+        self.load.scheduling > TIMEOUT / 3 || before.any(|sample| sample.took() > TIMEOUT / 3)
     }
 
     fn by_process(&self) -> usize {

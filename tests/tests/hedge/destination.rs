@@ -187,7 +187,7 @@ async fn the_services_of_a_list_take_the_hedges() {
 }
 
 #[tokio::test]
-async fn a_closure_sees_the_attempt_and_what_was_used() {
+async fn a_closure_receives_the_attempt_and_the_endpoints_in_use() {
     let upstreams = upstreams().await;
     let balancer = Balancer::new(upstreams.clone());
     let seen = Arc::new(Mutex::new(Vec::new()));

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{DEADLINE, LASTS, lab::Lab};
+use super::{LASTS, TIMEOUT, lab::Lab};
 use crate::support::LONG;
 
 /// A fault of a server.
@@ -31,10 +31,10 @@ pub(super) enum Who {
 impl Fault {
     /// The timeout of a decision. It is long where the backend must decide, because a busy machine can delay the
     /// backend.
-    pub(super) fn deadline(&self) -> Duration {
+    pub(super) fn timeout(&self) -> Duration {
         match self.decides {
             Who::Store => LONG,
-            Who::Process | Who::Either => DEADLINE,
+            Who::Process | Who::Either => TIMEOUT,
         }
     }
 }

@@ -247,7 +247,7 @@ async fn immediate_answers_of_a_remote_backend_do_not_change_the_circuit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_longer_deadline_makes_longer_pauses() {
+async fn a_longer_timeout_makes_longer_pauses() {
     let store = Scripted::new(Mood::Failing);
     let layer = RateLimitLayer::builder(store.clone()).limit(Policy::new("all", plenty()));
     let layer = layer
