@@ -12,14 +12,14 @@ use super::{Reason, Rejection, RejectionResponse};
 /// | quota | 8 `RESOURCE_EXHAUSTED` |
 /// | missing key | 3 `INVALID_ARGUMENT` |
 /// | missing key because of a misconfigured server | 13 `INTERNAL`, with the [hint](Rejection::hint) |
-/// | failed backend, or this instance's share of a quota while it fails | 14 `UNAVAILABLE` |
+/// | failed backend, or too few tokens in this instance's [share](crate::FailureMode::Local) while the backend fails | 14 `UNAVAILABLE` |
 ///
 /// Two headers tell the client how long to wait, if the wait is known or waiting does not help:
 ///
 /// - `grpc-retry-pushback-ms` is the wait in milliseconds (gRFC A6), or -1 if waiting does not help. The value -1 stops the
 ///   client's retries.
-/// - `grpc-status-details-bin` contains the wait as a `google.rpc.RetryInfo`, and the policies that rejected the request as a
-///   `QuotaFailure`.
+/// - `grpc-status-details-bin` contains the wait as a `google.rpc.RetryInfo`, and the policies that rejected
+///   the request as a `QuotaFailure`, except [hidden](crate::Policy::hidden) ones.
 ///
 /// The body type must have an empty `Default`, as tonic's has.
 #[derive(Clone, Copy, Debug, Default)]

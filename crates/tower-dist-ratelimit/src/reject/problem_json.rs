@@ -6,8 +6,8 @@ use super::{Reason, Rejection, RejectionResponse, problem::write};
 /// The default rejection: a problem document (RFC 9457), for all bodies that are `From<Bytes>`, such as axum's and
 /// `http_body_util::Full`.
 ///
-/// A rejection by quota has the type that `draft-ietf-httpapi-ratelimit-headers-11` registers, and names the policies that
-/// rejected:
+/// A rejection by quota has the type that `draft-ietf-httpapi-ratelimit-headers-11` registers. It names the
+/// policies that rejected the request, except [hidden](crate::Policy::hidden) ones:
 ///
 /// ```json
 /// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests",
