@@ -160,13 +160,14 @@ enum Storage {
 }
 
 impl Memcached {
-    /// Returns the number of corrections that were lost since the backend was created. Corrections are those of
-    /// callers, and refunds of tokens that one policy took when another policy rejected the request.
+    /// Returns the number of corrections that were lost since the backend was created.
+    ///
+    /// A correction is a charge or refund that the caller makes after a decision. It is also a refund that the backend
+    /// makes if one policy took tokens and another policy rejected the request.
     ///
     /// A correction is lost if its connection is lost, if the server answers with an error, or if its queue has had no
     /// room for 5 s. A lost refund leaves its tokens charged, so fewer requests are admitted. A lost extra charge takes
-    /// no tokens, so more are admitted. A correction whose caller gets its error immediately is not
-    /// counted.
+    /// no tokens, so more are admitted. A correction whose caller gets its error immediately is not counted.
     ///
     /// # Example
     ///

@@ -115,7 +115,7 @@ impl MemcachedBuilder {
     ///
     /// A compare-and-swap that loses races is retried for at most the same time. The layer's own
     /// [timeout](tower_dist_ratelimit::RateLimitLayerBuilder::backend_timeout) is shorter by default, and ends the wait
-    /// of a request before. Such a request may still be charged.
+    /// of a request earlier. Such a request may still be charged.
     ///
     /// # Default
     ///

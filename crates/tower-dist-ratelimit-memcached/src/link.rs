@@ -185,7 +185,7 @@ async fn supervise(
             else {
                 return;
             };
-            // Dropping the pipe fails the commands in flight with this reason.
+            // Dropping the pipeline fails the commands in flight with this reason.
             health.disconnected(reason);
             drop(pipeline);
             if had_answers {

@@ -26,8 +26,8 @@ use super::{
     request::Command,
 };
 
-/// Maximum number of retries of a charge. A charge is retried if another process began the window first, or has taken
-/// back the tokens that were in the way, and after a foreign value was deleted.
+/// Maximum number of retries of a charge. A charge is retried if another process began the window first, if other
+/// processes took back the tokens that made the charge fail, or if the value was no count and was deleted.
 const TRIES: u32 = 4;
 
 /// Maximum number of attempts to take tokens back from a window that other processes are charging.
@@ -90,7 +90,7 @@ enum AttemptOutcome {
 /// The result of an operation.
 type Verdict = Result<JointDecision, BackendError>;
 
-/// An operation whose caller waits for the first answer. If the caller drops it, a task completes the operation.
+/// An operation whose caller waits for the first answer. If the caller stops waiting, a task completes the operation.
 struct Open {
     operation: Arc<Operation>,
     attempt: Option<Attempt>,
@@ -320,8 +320,8 @@ impl Operation {
                 return Ok(Some(count(&meta).unwrap_or(0)));
             }
             let meta = self.read(attempt.number).await?;
-            // A time to live that has not grown means the same window, unless the next window has reached it. That
-            // takes at least the length of a window, less a tick of the server's clock at each end.
+            // If the time to live has not grown, the window is the same, unless the next window is already as close
+            // to its end. That takes at least the length of a window, less a tick of the server's clock at each end.
             let ticks = Duration::from_secs(2);
             let is_same = meta.ttl.is_some_and(|now| Some(now) <= ttl)
                 && attempt

@@ -45,7 +45,7 @@ pub(super) enum Reply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Meta {
     pub(super) code: Code,
-    /// The value, if the reply has one. `None` if the value is longer than any value of this crate.
+    /// The value, if the reply has one. Also `None` if the value is longer than any value of this crate.
     pub(super) value: Option<Value>,
     pub(super) cas: Option<u64>,
     /// Remaining time to live in seconds; negative if the item does not expire.

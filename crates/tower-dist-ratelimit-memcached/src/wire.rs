@@ -53,7 +53,7 @@ async fn check(stream: &mut TcpStream) -> Result<(), String> {
     }
 }
 
-/// Checks that the server supports compare-and-swap, which a setting turns off.
+/// Checks that the server supports compare-and-swap, which its option `-C` turns off.
 async fn check_swapping(stream: &mut TcpStream, prefix: &str) -> Result<(), String> {
     let mut request = BytesMut::new();
     let key = format!("{prefix}:probe");

@@ -29,7 +29,7 @@ const MOST_REQUESTS: usize = 256;
 #[derive(Debug)]
 pub(super) struct Batch {
     state: Mutex<BatchState>,
-    /// Number of unsent requests of this kind. The batches of one kind share this counter.
+    /// Number of unsent requests to the same script and Cluster slot. All batches of these requests share the counter.
     waiting: Arc<AtomicUsize>,
     health: Arc<Health>,
 }

@@ -21,7 +21,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Returns the rules of the policies that apply, in the order of `asks`.
+    /// Returns the policies that apply, in the order of `asks`.
     pub(super) fn policies(&self) -> impl Iterator<Item = &CompiledPolicy> {
         self.asks
             .iter()

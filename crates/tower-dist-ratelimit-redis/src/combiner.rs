@@ -23,7 +23,7 @@ const SILENCES: u32 = 2;
 #[derive(Debug)]
 pub(super) struct Disconnect {
     pub(super) reason: String,
-    /// Whether any call was answered.
+    /// Whether the server answered any call without an error.
     pub(super) had_answers: bool,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Combiner<'a> {
                     None
                 }
                 Some(done) = self.calls.next() => self.done(done),
-                // The last bytes of a connection can hold answers, so calls that have ended are handled before.
+                // The last bytes of a connection can hold answers, so calls that have ended are handled first.
                 () = ready(()), if is_dead => Some("the connection was closed".to_owned()),
                 () = &mut self.timer, if self.timer_is_set => {
                     self.timer_is_set = false;

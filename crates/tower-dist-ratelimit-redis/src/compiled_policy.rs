@@ -67,7 +67,8 @@ impl CompiledPolicy {
         })
     }
 
-    /// Returns the limit of this quota, by default of the policy's. A limit in tokens is capped, and 0 without a burst.
+    /// Returns the limit of `quota`, or of the policy's own quota if that is `None`. A limit in tokens is capped, and is 0
+    /// if the burst is 0.
     pub(super) fn limit(&self, quota: Option<Quota>) -> u64 {
         let quota = quota.unwrap_or(self.quota);
         match self.counts {
@@ -178,8 +179,8 @@ const QUOTA_OF_TOKENS: &str =
     "\n  local adopt\n  local function quota(text) LIMIT = tonumber(text) or $LIMIT end\n";
 const FIXED_QUOTA: &str = "\n  local quota, adopt\n";
 
-/// Returns the part of a fixed window. `fresh` and `after` are times in Lua. A request without a stored window gets a window
-/// that ends at `fresh`. A stored window is used if it ends later than `after`.
+/// Returns the script part of a fixed window. `fresh` and `after` are Lua expressions of times. A request without a stored
+/// window gets a window that ends at `fresh`. A stored window is used if it ends later than `after`.
 fn window(
     policy: &Policy,
     version: &str,
@@ -204,8 +205,8 @@ fn sliding(
     counter(policy, version, &lua.replace("$WHOLE", &whole.to_string()))
 }
 
-/// Returns the part of a fixed or sliding window. The window's length is in the name of the layout, because a count is
-/// meaningless for a window of another length.
+/// Returns the script part of a fixed or sliding window. The window's length is in the name of the layout, because a count
+/// is meaningless for a window of another length.
 fn counter(policy: &Policy, version: &str, lua: &str) -> Result<ScriptPart, BuildError> {
     let micros = as_micros(policy.quota().window());
     let version = match micros.is_multiple_of(1_000_000) {

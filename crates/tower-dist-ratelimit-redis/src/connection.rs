@@ -18,8 +18,8 @@ use super::tls::Tls;
 /// Idle time after which the kernel probes the connection.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// The lowest supported major version of Redis. Since version 6 there are access control lists. It also replicates the
-/// effects of a script instead of the script.
+/// The lowest supported major version of Redis. Version 6 introduced access control lists, and replicates the effects of
+/// a script instead of the script.
 const LEAST: u32 = 6;
 
 /// A connection that sends commands.

@@ -6,7 +6,7 @@ pub(super) use tower_dist_ratelimit::backend::toolkit::{Tag, Tags};
 /// policy has the keys `prefix:version:{place}:policy:tag`, where `place` is a hash of the name it is colocated under.
 ///
 /// The version names the layout of the value, so that a policy with another algorithm, or a later release of this crate,
-/// does not misread it.
+/// does not misread the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
     before: Box<[u8]>,

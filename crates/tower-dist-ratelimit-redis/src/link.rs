@@ -37,8 +37,8 @@ struct Shared {
 }
 
 impl Link {
-    /// Spawns the task. The link uses `connection` first, then the connections that `connect` makes. Without a `connection`, the link
-    /// is down until the first one.
+    /// Spawns the task. The link uses `connection` first, then the connections that `connect` makes. Without a
+    /// `connection`, the link is down until `connect` succeeds.
     pub(super) fn new(
         connection: Option<Connection>,
         connect: Option<Connect>,
@@ -171,7 +171,7 @@ impl Supervisor {
 }
 
 impl Drop for Supervisor {
-    /// Fails all requests. A request can come from a remaining handle only if the task ended with its runtime.
+    /// Fails all requests. If handles remain at this point, the task has ended because its runtime ended.
     fn drop(&mut self) {
         let reason = "the tokio runtime that it was made on has ended";
         self.shared.disconnected(reason.to_owned());

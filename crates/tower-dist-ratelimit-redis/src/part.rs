@@ -16,7 +16,7 @@ use super::{
     script::Script,
 };
 
-/// Those charges of a request whose keys are in one slot.
+/// The charges of one request to the keys of one slot.
 #[derive(Clone)]
 pub(super) struct Part {
     pub(super) route: Route,

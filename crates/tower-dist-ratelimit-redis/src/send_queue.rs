@@ -26,7 +26,7 @@ pub(super) type Kind = (usize, u16);
 
 /// The unsent requests of a connection. All handles of the connection share the queue.
 ///
-/// A caller adds its request to a batch itself. It wakes the task only when the task has a call to send.
+/// A caller adds its request to a batch itself, and wakes the connection's task only if that task has a call to send.
 #[derive(Debug)]
 pub(super) struct SendQueue {
     health: Arc<Health>,

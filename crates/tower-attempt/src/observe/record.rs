@@ -26,8 +26,8 @@ pub trait Observe: Clone {
 /// Sends the events of one call. A record that is dropped before [`CallEnded`](Event::CallEnded) sends this event
 /// with [`StopReason::Cancelled`].
 pub trait Record {
-    /// Sends an event other than [`AttemptEnded`](Event::AttemptEnded). Before it sends the end of the call, it sends the end
-    /// of each attempt in flight, as cancelled.
+    /// Sends an event other than [`AttemptEnded`](Event::AttemptEnded). Before the end of the call, also sends the end of
+    /// each attempt in flight, as cancelled.
     #[inline]
     fn send(&mut self, _: Event<'_>) {}
 

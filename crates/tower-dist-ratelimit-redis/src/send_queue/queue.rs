@@ -24,10 +24,10 @@ const MANY: usize = 64;
 /// latency is the same as with one free call.
 pub(super) const FREE_CALLS: usize = 2;
 
-/// Maximum time that a few requests wait behind the free calls, counted from the last call.
+/// Maximum time that a few requests wait while [`FREE_CALLS`] calls are in flight, counted from the last call.
 ///
-/// They wait for less if they fill a call, if [`MANY`] requests wait, or if a call is answered. A near server answers sooner
-/// than this, so its calls are full under load.
+/// They wait for less if they fill a call, if [`MANY`] requests wait, or if a call is answered. A nearby server answers
+/// sooner than this, so its calls are full under load.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 /// Maximum number of calls of one kind in flight.
@@ -73,7 +73,7 @@ impl Queue {
         !self.is_empty() && (self.calls < FREE_CALLS || (self.calls < CALLS && self.can_follow()))
     }
 
-    /// Returns whether another call can go out while the free calls are in flight.
+    /// Returns whether another call can go out although [`FREE_CALLS`] calls are in flight.
     fn can_follow(&self) -> bool {
         self.has_many() || self.sent.is_none_or(|sent| sent.elapsed() >= PATIENCE)
     }
