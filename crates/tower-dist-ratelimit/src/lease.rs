@@ -53,8 +53,8 @@ pub(crate) struct Leasing {
     shared: Arc<Shared>,
     /// Timeout of background calls to the backend.
     timeout: Duration,
-    /// Refills in flight: at most one per key. They outlive the requests that started them, and are
-    /// aborted when this is dropped.
+    /// Refills in flight: at most one per key. They outlive the requests that started them. Dropping the
+    /// `Leasing` aborts them.
     refills: Background,
 }
 

@@ -30,7 +30,8 @@ use crate::{
 /// The decision core under every form of limit: the policies, their backend, and the failure mode.
 pub(crate) struct Limits {
     pub(crate) backend: Arc<dyn Backend>,
-    /// Decides directly on the only policy, if there is one policy and the backend is a [`Memory`]. This never fails.
+    /// The fast path: decides directly in a [`Memory`], if the limit has a single policy without dynamic quotas. It
+    /// never fails.
     single: Option<SinglePolicy>,
     /// The leases on top of the backend, if the consistency is leased.
     leasing: Option<Arc<Leasing>>,

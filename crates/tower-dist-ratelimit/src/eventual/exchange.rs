@@ -29,7 +29,8 @@ impl Drop for Exchange {
 }
 
 impl Exchange {
-    /// Exchanges once per `period`, until the key is idle for a period. Waits only `first` after the first exchange.
+    /// Exchanges once per `period`, until the key is idle for a period. The wait after the first exchange is `first`
+    /// instead of `period`.
     pub(super) async fn run(mut self, first: Duration, period: Duration) {
         let mut wait = first;
         while self.is_active() {

@@ -193,7 +193,7 @@ impl<C: CompareAndSwap> ValueTasks<C> {
 
 #[cfg(test)]
 impl<C> ValueTasks<C> {
-    /// Whether no value is being decided.
+    /// Returns whether no task is deciding a value.
     pub(super) fn is_idle(&self) -> bool {
         self.shared.waiting().is_empty()
     }

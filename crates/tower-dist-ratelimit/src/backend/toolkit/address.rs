@@ -20,7 +20,8 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads `host`, `host:port`, `[v6]` or `[v6]:port`. Returns `None` for any other text.
+    /// Reads `host`, `host:port`, `[v6]` or `[v6]:port`. Without a port in the text, the port is
+    /// `default_port`. Returns `None` for any other text.
     #[must_use]
     pub fn parse(text: &str, default_port: u16) -> Option<Self> {
         let (host, port) = match text.strip_prefix('[') {

@@ -1,8 +1,8 @@
 //! Requests whose keys are on several servers, or in several slots of a Redis Cluster, and corrections of charges.
 //!
-//! Each server or slot decides on a *part* of the request, because none can decide on the keys of another. If one part
-//! is rejected or fails, the other parts are refunded. A task of the backend does all of this, so that a cancelled
-//! request leaves no tokens charged.
+//! Each server or slot decides on a *part* of the request, because no server or slot can decide on the keys of another.
+//! If one part is rejected or fails, the other parts are refunded. A task of the backend does all of this, so that the
+//! refunds are made even if the caller drops the request.
 
 use std::{
     mem,
