@@ -47,7 +47,7 @@ counts! {
     pub denied: u64,
     /// Hedges that were due, but were not sent because hedges of their class hardly ever win.
     pub held_back: u64,
-    /// Hedges that were due, but whose service did not become ready in time.
+    /// Hedges that were due, but whose service failed to become ready or was not ready in time.
     pub not_ready: u64,
     /// Hedges that were due for a request that cannot be copied.
     pub not_resendable: u64,

@@ -5,8 +5,8 @@ use crate::StopReason;
 /// A retry layer's report on a call, in the extensions of its HTTP response.
 ///
 /// A response has a report if the layer sent a retry, or would have sent one but could not, for the reason in `stop`.
-/// There is no report if the first attempt needed no retry, if the [mode](crate::Mode) is not `On`, or if another retry
-/// layer is responsible for the failure.
+/// There is no report if the [mode](crate::Mode) is not `On`. There is also none if the first attempt succeeded, if its
+/// failure must not be retried, or if another retry layer is responsible for its failure.
 ///
 /// ```
 /// use tower_jitter_retry::RetryInfo;

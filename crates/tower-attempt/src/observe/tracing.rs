@@ -54,11 +54,11 @@ impl TracingObserver {
     /// |---|---|
     /// | `otel.name` | the method, such as `GET` |
     /// | `otel.kind` | `client` |
-    /// | `otel.status_code` | `ERROR` if the attempt failed |
+    /// | `otel.status_code` | `ERROR` if the attempt failed, or if `error.type` is a status |
     /// | `http.request.method`, `server.address`, `server.port` | the request's method, host and port |
     /// | `http.request.resend_count` | the number of earlier attempts; absent on the first |
     /// | `http.response.status_code`, `rpc.grpc.status_code` | the status in the response head |
-    /// | `error.type` | the HTTP status from 400 on, `timeout`, `not_sent`, or `_OTHER` |
+    /// | `error.type` | the HTTP status from 400 on, the gRPC status from 1 on, `timeout`, `not_sent`, or `_OTHER` |
     /// | `layer`, `name`, `call`, `kind`, `outcome` | as in log lines; `kind` is `primary`, `retry` or `hedge` |
     ///
     /// # Cost
