@@ -128,7 +128,8 @@ use crate::{
 /// # Cost
 ///
 /// A backend has one task and one connection per server, which end with the last clone. Requests do not wait for each
-/// other's answers. A correction, and a request with several keys, takes a task; there are at most 8,192 such tasks.
+/// other's answers. A correction, and a request with several keys, takes a task. At most 8,192 such tasks run for counters,
+/// and 8,192 for values.
 ///
 /// A decision allocates its future, its command and a channel for the answer. A decision by a counter allocates its
 /// operation, too, and a rejection by a counter takes a task.

@@ -135,8 +135,8 @@ impl Cluster {
                     (self.link(&to), Batching::Alone)
                 }
                 Err(Failure::Ask(to)) => (self.link(&self.resolve(to, &asked)), Batching::Asking),
-                // Perhaps only keys of other requests in the batch are on another node, so this request is sent alone. If its
-                // own keys are on two nodes, the caller splits it.
+                // Perhaps only keys of other requests in the batch are on another node, so this request is sent alone. If the
+                // request's own keys are on two nodes, the caller splits the request.
                 Err(Failure::TryAgain) if again.batching == Batching::Together => {
                     (self.owner(slot)?, Batching::Alone)
                 }

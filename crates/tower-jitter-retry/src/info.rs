@@ -23,7 +23,7 @@ use crate::StopReason;
 pub struct RetryInfo {
     /// The number of attempts, the first one included.
     pub attempts: u32,
-    /// The sum of the backoff delays between the attempts.
+    /// The sum of the delays before the retries.
     pub slept: Duration,
     /// The reason why no further attempt was sent.
     pub stop: StopReason,

@@ -22,7 +22,7 @@ struct Partition {
     budget: Budget,
     /// The state of the budget's bucket when the shard was last searched for partitions to evict.
     word: Option<u64>,
-    /// The time at which a search first found the bucket in that state.
+    /// The time at which the bucket was first seen in the state `word`.
     since: Instant,
 }
 
