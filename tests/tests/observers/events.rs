@@ -8,23 +8,21 @@ use http::{HeaderValue, Method, Request, Response};
 use http_body_util::Full;
 use tokio::time::timeout;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
-use tower_hedge_latency::{
-    Attempt, AttemptOutcome, AttemptScope, CallInfo, Event, HedgeLayer, NoObserver, Observer,
-};
+use tower_hedge_latency::{AttemptOutcome, CallInfo, Event, HedgeLayer, NoObserver, Observer};
 use tower_jitter_retry::{Budget, Mode, RetryLayer};
 
 use crate::{Step, backend, get, hedge, ms, retry};
 
 /// Writes each event as a line.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    fn add(&self, line: String) {
+    pub(crate) fn add(&self, line: String) {
         self.0.lock().unwrap().push(line);
     }
 
-    fn take(&self) -> Vec<String> {
+    pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }
@@ -269,51 +267,6 @@ async fn one_observer_sees_both_layers_and_an_error_of_an_unknown_type() {
             "retry: attempts_exhausted, winner None, 1 attempts, 0 skipped, delays 0ns, took 0ns",
         ]
     );
-}
-
-/// Counts the entries into the scopes of attempts.
-#[derive(Clone, Default)]
-struct Entries(Arc<AtomicU32>);
-
-impl Observer for Entries {
-    fn attempt_scope(&self, _: &CallInfo, _: Attempt) -> Option<AttemptScope> {
-        let entries = Arc::clone(&self.0);
-        Some(Box::new(move |run| {
-            entries.fetch_add(1, Relaxed);
-            run();
-        }))
-    }
-}
-
-/// Has scopes that never run the attempt.
-struct Idle;
-
-impl Observer for Idle {
-    fn attempt_scope(&self, _: &CallInfo, _: Attempt) -> Option<AttemptScope> {
-        Some(Box::new(|_| {}))
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pair_of_observers_receives_each_event_twice_and_enters_both_scopes() {
-    let (log, entries) = (Log::default(), Entries::default());
-    let shared: Arc<dyn Observer> = Arc::new((log.clone(), log.clone()));
-    let observer = ((entries.clone(), shared), entries.clone());
-    let steps: &[Step] = &[(5, Ok(503)), (5, Ok(200))];
-    let service = retry(observer).build().unwrap().layer(backend(steps));
-    service.oneshot(get()).await.unwrap();
-    let lines = log.take();
-    assert_eq!(lines.len(), 12);
-    assert!(lines.chunks(2).all(|pair| pair[0] == pair[1]), "{lines:?}");
-    // Two scopes for each of two attempts: the call of the service, two polls, and the event of the end.
-    assert_eq!(entries.0.load(Relaxed), 2 * 2 * 4);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_attempt_runs_even_if_its_scope_does_not_run_it() {
-    let steps: &[Step] = &[(5, Ok(200))];
-    let service = hedge(Idle).build().unwrap().layer(backend(steps));
-    assert_eq!(service.oneshot(get()).await.unwrap().status(), 200);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 
 mod events;
 mod metrics;
+mod scopes;
 mod tracing;
 
 use std::sync::{Arc, Mutex};

@@ -4,13 +4,16 @@
 mod cluster;
 mod connecting;
 mod decisions;
+mod delays;
 mod deploying;
+mod extremes;
 mod far;
 mod faults;
 mod fleet;
 mod lazy;
 mod leases;
 mod sentinel;
+mod sets;
 mod support;
 mod tls;
 mod under_load;

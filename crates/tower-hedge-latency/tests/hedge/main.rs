@@ -3,6 +3,8 @@
 
 #[cfg(feature = "http")]
 mod bodies;
+mod budgets;
+mod building;
 mod cancel;
 mod counts;
 mod deadline;
@@ -18,5 +20,6 @@ mod on_failure;
 mod permits;
 mod pushback;
 mod race;
+mod readiness;
 mod support;
 mod throttle;

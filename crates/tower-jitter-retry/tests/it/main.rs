@@ -18,3 +18,4 @@ mod retry;
 #[cfg(feature = "http")]
 mod stops;
 mod support;
+mod tokens;
