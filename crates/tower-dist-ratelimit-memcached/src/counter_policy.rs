@@ -64,7 +64,7 @@ impl CounterPolicy {
             _ => return Ok(None),
         };
         Limit::new(algorithm, quota)?;
-        let bound = format_args!("at most {MOST} with fixed windows on Memcached");
+        let bound = format!("at most {MOST} with fixed windows on Memcached");
         BuildError::ensure(quota.limit() <= MOST, "limit", quota.limit(), bound)?;
         let layout = format!("{letter}1.{}", window.as_nanos());
         Ok(Some(Self {

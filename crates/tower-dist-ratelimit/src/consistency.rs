@@ -115,10 +115,7 @@ impl Consistency {
         let (Self::Leased(time) | Self::Eventual(time)) = self else {
             return Ok(());
         };
-        let (value, bound) = (
-            format_args!("{time:?}"),
-            format_args!("{SHORTEST:?} to {LONGEST:?}"),
-        );
+        let (value, bound) = (format!("{time:?}"), format!("{SHORTEST:?} to {LONGEST:?}"));
         let is_valid = (SHORTEST..=LONGEST).contains(&time);
         BuildError::ensure(is_valid, "consistency", value, bound)
     }

@@ -55,7 +55,7 @@ impl ResponseHeaders {
     pub(crate) fn check(self) -> Result<(), BuildError> {
         match self {
             Self::NearLimit(share) if !(share > 0.0 && share <= 1.0) => {
-                let value = format_args!("NearLimit({share})");
+                let value = format!("NearLimit({share})");
                 Err(BuildError::new("headers", value, "above 0 and at most 1"))
             }
             _ => Ok(()),

@@ -570,7 +570,7 @@ impl Policy {
         } = &self.backend;
         let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
         let is_valid = matches!(name.len(), 1..=MAX_NAME) && name.bytes().all(printable);
-        let bound = format_args!("1 to {MAX_NAME} printable ASCII characters");
+        let bound = format!("1 to {MAX_NAME} printable ASCII characters");
         BuildError::ensure(is_valid, "name", format_args!("{name:?}"), bound)?;
         quota.check()?;
         algorithm.check(*quota)?;
@@ -581,7 +581,7 @@ impl Policy {
             false => "limit",
         };
         BuildError::ensure(self.cost > 0, "cost", 0, "at least 1")?;
-        let bound = format_args!("at most the {largest}, {most}");
+        let bound = format!("at most the {largest}, {most}");
         BuildError::ensure(self.cost <= most, "cost", self.cost, bound)?;
         self.key.as_ref().map_or(Ok(()), |key| key.check())
     }

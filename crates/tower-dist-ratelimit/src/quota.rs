@@ -146,10 +146,13 @@ impl Quota {
     /// Checks the bounds that all backends share.
     pub(crate) fn check(&self) -> Result<(), BuildError> {
         BuildError::ensure(self.limit > 0, "limit", 0, "at least 1")?;
-        let (window, is_long) = (format_args!("{:?}", self.window), !self.window.is_zero());
-        BuildError::ensure(is_long, "window", window, "at least 1ns")?;
-        let bound = "at most 100 years";
-        BuildError::ensure(self.window <= HORIZON, "window", window, bound)?;
+        BuildError::ensure(!self.window.is_zero(), "window", "0ns", "at least 1ns")?;
+        BuildError::ensure(
+            self.window <= HORIZON,
+            "window",
+            format_args!("{:?}", self.window),
+            "at most 100 years",
+        )?;
         BuildError::ensure(self.burst > 0, "burst", 0, "at least 1")
     }
 
@@ -159,7 +162,7 @@ impl Quota {
     ///
     /// A larger limit.
     pub fn check_limit(&self, most: u64) -> Result<(), BuildError> {
-        let bound = format_args!("at most {most}");
+        let bound = format!("at most {most}");
         BuildError::ensure(self.limit <= most, "limit", self.limit, bound)
     }
 }

@@ -17,10 +17,7 @@ pub(crate) fn register(
 /// Checks a set of policies, except for the bounds of the backend's own arithmetic.
 pub(crate) fn check(backend: &dyn Backend, policies: &[Policy]) -> Result<(), BuildError> {
     let most = backend.max_policies();
-    let (number, bound) = (
-        policies.len(),
-        format_args!("at most {most} with this backend"),
-    );
+    let (number, bound) = (policies.len(), format!("at most {most} with this backend"));
     BuildError::ensure(number > 0, "number of policies", 0, "at least 1")?;
     BuildError::ensure(number <= most, "number of policies", number, bound)?;
     for (number, policy) in policies.iter().enumerate() {
@@ -46,7 +43,7 @@ pub(crate) fn register_checked(
     let ids = backend.register(policies)?;
     // A policy without an id would admit every request.
     let (named, number) = (ids.len(), policies.len());
-    let value = format_args!("one that names {named} of {number} policies");
+    let value = format!("one that names {named} of {number} policies");
     BuildError::ensure(named == number, "backend", value, "one that names each")?;
     Ok(ids)
 }

@@ -41,7 +41,7 @@ impl FixedWindow {
         let windows = saturating_nanos(HORIZON) / window + 2;
         let count_bits = windows.leading_zeros();
         let most = (1 << count_bits) - 1;
-        let bound = format_args!("at most {most} in a fixed window of {:?}", quota.window());
+        let bound = format!("at most {most} in a fixed window of {:?}", quota.window());
         BuildError::ensure(quota.limit() <= most, "limit", quota.limit(), bound)?;
         Ok(Self {
             limit: quota.limit(),

@@ -37,9 +37,9 @@ impl Pace {
         quota.check()?;
         let window = saturating_nanos(quota.window());
         let most = largest_limit(window);
-        let bound = format_args!("at most {most} in a window of {:?}", quota.window());
+        let bound = format!("at most {most} in a window of {:?}", quota.window());
         BuildError::ensure(quota.limit() <= most, "limit", quota.limit(), bound)?;
-        let (burst, bound) = (quota.burst_size(), format_args!("at most {MAX_AHEAD}"));
+        let (burst, bound) = (quota.burst_size(), format!("at most {MAX_AHEAD}"));
         BuildError::ensure(burst <= MAX_AHEAD, "burst", burst, bound)?;
         Ok(Self::of(quota.limit(), window, burst))
     }

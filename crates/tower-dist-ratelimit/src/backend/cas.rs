@@ -2,6 +2,7 @@ mod part;
 mod policy_set;
 mod store;
 #[cfg(test)]
+#[cfg(feature = "conformance")]
 mod tests;
 mod value_tasks;
 

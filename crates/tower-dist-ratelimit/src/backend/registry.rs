@@ -74,7 +74,7 @@ impl<S> Registry<S> {
     ) -> Result<Vec<PolicyId>, BuildError> {
         let (number, bound) = (
             policies.len(),
-            format_args!("at most {PLACES} with this backend"),
+            format!("at most {PLACES} with this backend"),
         );
         BuildError::ensure(number <= PLACES, "number of policies", number, bound)?;
         let set: Box<[_]> = policies.iter().map(|one| one.backend.clone()).collect();

@@ -107,6 +107,6 @@ pub(super) fn remains(operation: impl fmt::Display, expected: u64, seen: Decisio
 /// Fails unless a decision has the remaining tokens of an `unused` key, and a `reset_after` of zero.
 pub(super) fn is_unused(operation: impl fmt::Display, unused: Decision, seen: Decision) -> Checked {
     let kept = seen.remaining == unused.remaining && seen.reset_after.is_zero();
-    let expected = format_args!("as of an unused key, {unused:?}");
+    let expected = format!("as of an unused key, {unused:?}");
     promise(kept, operation, "remaining", expected, seen)
 }

@@ -37,7 +37,7 @@ impl KeyExtractor for Header {
 
     fn check(&self) -> Result<(), BuildError> {
         let (name, bound) = (self.0.as_ref().err(), "the name of a header");
-        let value = format_args!("{:?}", name.map_or("", String::as_str));
+        let value = format!("{:?}", name.map_or("", String::as_str));
         BuildError::ensure(name.is_none(), "header", value, bound)
     }
 }

@@ -106,10 +106,7 @@ impl Algorithm {
             Self::TokenBucket | Self::LeakyBucket => return Ok(()),
             Self::LeakyQueue { max_wait } => {
                 let is_valid = !max_wait.is_zero() && max_wait <= HORIZON;
-                let (value, bound) = (
-                    format_args!("{max_wait:?}"),
-                    "above 0 and at most 100 years",
-                );
+                let (value, bound) = (format!("{max_wait:?}"), "above 0 and at most 100 years");
                 BuildError::ensure(is_valid, "max_wait", value, bound)?;
             }
             Self::SlidingWindowBuckets { count } | Self::SlidingWindowStrict { count } => {
@@ -117,20 +114,20 @@ impl Algorithm {
                     Self::SlidingWindowBuckets { .. } => "sliding_window_buckets",
                     _ => "sliding_window_strict",
                 };
-                let bound = format_args!("2 to {MAX_SUB_WINDOWS}");
+                let bound = format!("2 to {MAX_SUB_WINDOWS}");
                 BuildError::ensure((2..=MAX_SUB_WINDOWS).contains(&count), field, count, bound)?;
-                let bound = format_args!("at least {count}ns, one for each sub-window");
+                let bound = format!("at least {count}ns, one for each sub-window");
                 let is_valid = window >= Duration::from_nanos(count.into());
                 BuildError::ensure(is_valid, "window", format_args!("{window:?}"), bound)?;
             }
             Self::SlidingWindowLog => {
-                let bound = format_args!("at most {MAX_LOG} with a sliding log");
+                let bound = format!("at most {MAX_LOG} with a sliding log");
                 BuildError::ensure(limit <= MAX_LOG, "limit", limit, bound)?;
             }
             _ => {}
         }
         // An ignored burst would surprise the user.
-        let bound = format_args!("the limit, {limit}: only token and leaky buckets have a burst");
+        let bound = format!("the limit, {limit}: only token and leaky buckets have a burst");
         BuildError::ensure(burst == limit, "burst", burst, bound)
     }
 }

@@ -192,6 +192,7 @@ impl<C: CompareAndSwap> ValueTasks<C> {
 }
 
 #[cfg(test)]
+#[cfg(feature = "conformance")]
 impl<C> ValueTasks<C> {
     /// Returns whether no task is deciding a value.
     pub(super) fn is_idle(&self) -> bool {

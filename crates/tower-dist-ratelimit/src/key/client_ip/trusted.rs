@@ -85,7 +85,7 @@ impl TrustedProxies {
 
     pub(super) fn check(&self) -> Result<(), BuildError> {
         let bound = "a network such as 10.0.0.0/8, or an address";
-        let value = format_args!("{:?}", self.wrong.as_deref().unwrap_or_default());
+        let value = format!("{:?}", self.wrong.as_deref().unwrap_or_default());
         BuildError::ensure(self.wrong.is_none(), "cidr", value, bound)
     }
 }
