@@ -10,8 +10,8 @@ use crate::{
 /// The protocol of services whose requests are `Clone`. A rule of type `C` classifies the outcomes, and `K` names the
 /// class of a request for a hedge layer.
 ///
-/// If the error of an attempt is a [`Rejected`], the request was not sent. If the rule would retry it, the retry waits at
-/// least as long as the rejection names. A rejection without a wait is fatal.
+/// If the error of an attempt is a [`Rejected`], the request was not sent. If the rule would retry this error, the retry
+/// waits at least as long as the rejection and the rule's verdict name. If neither names a wait, the error is fatal.
 ///
 /// # Default
 ///

@@ -88,7 +88,7 @@ pub(super) struct KeyArgs {
     pub(super) text: SmallVec<[u8; 16]>,
 }
 
-/// Whether a charge acquires tokens, or corrects an earlier charge by this number of tokens.
+/// Whether a charge acquires tokens, or corrects an earlier charge by the given number of tokens.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Action {
     Acquire,

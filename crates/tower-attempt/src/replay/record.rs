@@ -93,7 +93,8 @@ pub(super) struct RecordState<B, E> {
     readers: Readers,
     /// The waker of the only reader. The source holds a clone of this waker.
     lone_waker: Option<(ReaderId, Waker)>,
-    /// The wakers of all readers, from the time when a second reader has joined. The source then holds the set as its waker.
+    /// The wakers of all readers, from the time when a second reader has joined. The source then holds this set as its
+    /// waker.
     wakers: Option<Arc<Wakers>>,
     /// The reader that polled the source, if all other readers have to be woken.
     waking: Option<ReaderId>,

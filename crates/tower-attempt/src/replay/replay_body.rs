@@ -46,7 +46,7 @@ enum Inner<S: Body> {
 /// The result of the poll that looked for content in memory. The reader of the body receives it first.
 struct FirstPoll<S: Body> {
     item: Item<S::Error>,
-    /// The exact size before the poll, in bytes. Some bodies never change their size hint.
+    /// The exact size before the poll, in bytes. Stored, because some bodies never update their size hint.
     size: u64,
 }
 

@@ -40,7 +40,7 @@ pub(super) const LONGEST: usize = 4096;
 /// Maximum number of full batches: twice as many as [`LONGEST`] requests need if no caller leaves.
 const MOST_BATCHES: usize = 2 * LONGEST / MOST_ROWS;
 
-/// The unsent requests of one kind.
+/// The unsent requests of one kind, which have the same script and Cluster slot.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// Batches that are full.

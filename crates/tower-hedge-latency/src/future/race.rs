@@ -18,7 +18,7 @@ use crate::{Event, SkipReason, StopReason};
 /// timer.
 const CENTURY: u64 = 100 * 366 * 24 * 3600;
 
-/// The state of a call, except its first attempt and its timer.
+/// The state of a call, except its first attempt, the failure of that attempt, and the timer.
 pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) protocol: P,
     pub(crate) record: O::Record,

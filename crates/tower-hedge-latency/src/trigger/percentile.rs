@@ -4,12 +4,12 @@ use tower_attempt::{Budget, BuildError};
 
 use crate::estimator::QuantileTarget;
 
-/// The slowest 5 % of requests are late (Dean and Barroso, *The Tail at Scale*).
+/// The default quantile, above which the slowest 5 % of requests lie (Dean and Barroso, *The Tail at Scale*).
 const QUANTILE: f64 = 0.95;
-/// The resolution of tokio's timers, which round up to a millisecond.
+/// The default minimum delay: the resolution of tokio's timers, which round up to a millisecond.
 const MIN_DELAY: Duration = Duration::from_millis(1);
-/// Long enough for a stable estimate at a hundred calls per second, and short enough to follow a change of the service
-/// within half a minute.
+/// The default window: long enough for a stable estimate at a hundred calls per second, and short enough to follow a
+/// change of the service within half a minute.
 const WINDOW: Duration = Duration::from_secs(10);
 /// A percentile of fewer samples is noise. A high percentile needs ten samples beyond it.
 const MIN_SAMPLES: u64 = 100;

@@ -151,7 +151,7 @@ where
     /// Records a failure on the budget, and obeys a server that demands a wait or forbids further attempts.
     #[cold]
     fn failed(&mut self, attempt: Attempt, verdict: Verdict, outcome: &Outcome<S, Req>) {
-        // On a shared budget, the layer above records the first attempt's failure if that is the call's outcome.
+        // On a shared budget, the layer above records the first attempt's failure if the call ends with that failure.
         let is_seen_above = attempt == Attempt::PRIMARY && !self.settings.deposits;
         // A retry layer below that gave up has recorded the failure already.
         let protocol = &self.protocol;
