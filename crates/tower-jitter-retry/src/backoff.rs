@@ -37,11 +37,11 @@ pub struct Backoff {
     seed: Option<u64>,
 }
 
-/// The base of the AWS SDK for Java 2.x in standard mode.
+/// The default base, as in the standard mode of the AWS SDK for Java 2.x.
 const BASE: Duration = Duration::from_millis(100);
-/// The cap of the AWS SDK for Java 2.x in standard mode.
+/// The default cap, as in the standard mode of the AWS SDK for Java 2.x.
 const CAP: Duration = Duration::from_secs(20);
-/// The base of the AWS SDK for Java 2.x in standard mode for throttled requests.
+/// The default base after a throttled request, as in the standard mode of the AWS SDK for Java 2.x.
 const THROTTLED_BASE: Duration = Duration::from_secs(1);
 
 impl Backoff {

@@ -7,9 +7,9 @@ use tower_attempt::{Budget, BuildError, Deadline, Mode, RetryOverride};
 use crate::backoff::{Backoff, Schedule, Seeds};
 use crate::counts::Counters;
 
-/// Maximum `Retry-After` to honour: callers rarely wait longer than a minute.
+/// Default of the maximum `Retry-After` to honour: callers rarely wait longer than a minute.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
-/// The default of the AWS SDKs, and of the SRE book's chapter on overload.
+/// Default number of attempts, as in the AWS SDKs and in the SRE book's chapter on overload.
 const MAX_ATTEMPTS: u32 = 3;
 
 /// The settings in effect, computed from [`Config`]. A handle replaces them, but a call keeps the version with which it

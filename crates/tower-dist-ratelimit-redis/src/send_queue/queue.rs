@@ -19,9 +19,9 @@ use crate::{
 /// Number of waiting requests that is enough for a call, even if they make only a few rows because they have the same key.
 const MANY: usize = 64;
 
-/// Number of calls of one kind that can be in flight before further requests wait. It is two, so that the second of two
-/// concurrent requests does not wait for the first. With 64 and with 512 concurrent requests for one key, the median
-/// latency is the same as with one free call.
+/// Number of calls of one kind (with the same script and Cluster slot) that can be in flight before further requests wait.
+/// It is two, so that the second of two concurrent requests does not wait for the first. With 64 and with 512 concurrent
+/// requests for one key, the median latency is the same as with a number of one.
 pub(super) const FREE_CALLS: usize = 2;
 
 /// Maximum time that a few requests wait while [`FREE_CALLS`] calls are in flight, counted from the last call.

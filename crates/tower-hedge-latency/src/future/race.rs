@@ -46,7 +46,7 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) hurry: bool,
     /// The instant before which no hedge is sent, because a server demanded a wait.
     pub(crate) earliest: Option<Instant>,
-    /// The hedge that a server's pushback moved, and its new time. Later hedges keep their distance to that hedge.
+    /// The 0-based hedge that a server's pushback moved, and the hedge's new time. Later hedges keep their distance to it.
     pub(crate) moved: Option<(u32, Instant)>,
     /// The latency of the first attempt, if it failed.
     pub(crate) failed_after: Option<Duration>,
