@@ -174,7 +174,7 @@ impl Dialect for Grpc {
         let hint = Self::hint(response);
         let verdict = match (code, hint) {
             (None | Some(GrpcCode::Ok), _) => Verdict::Success,
-            // With `Never`, the server forbids a retry. A throttle still counts a failure, whatever the status is.
+            // With `Never`, the server forbids a retry. A throttle still counts a failure for every status.
             (_, Some(Hint::Never)) | (Some(GrpcCode::Unavailable), _) => Verdict::transient(),
             (Some(GrpcCode::ResourceExhausted), Some(_)) => Verdict::throttled(),
             _ => Verdict::Fatal,

@@ -4,7 +4,7 @@ use crate::Deadline;
 
 /// Settings of one request that replace settings of a retry layer, in the extensions of an HTTP or gRPC request.
 ///
-/// The layer's settings apply where the override has none. An override never changes which requests may be retried, the
+/// Settings that the override leaves out keep the layer's values. An override never changes which requests may be retried, the
 /// budget, or the layer's [`Mode`](https://docs.rs/tower-jitter-retry/latest/tower_jitter_retry/enum.Mode.html).
 ///
 /// The override applies to every retry layer that the request passes, because copies for further attempts carry the same
@@ -95,7 +95,7 @@ impl RetryOverride {
 
 /// Settings of one request that replace settings of a hedge layer, in the extensions of an HTTP or gRPC request.
 ///
-/// The layer's settings apply where the override has none. An override never changes which requests may be hedged, the
+/// Settings that the override leaves out keep the layer's values. An override never changes which requests may be hedged, the
 /// budget, or the layer's [`Mode`](https://docs.rs/tower-hedge-latency/latest/tower_hedge_latency/enum.Mode.html).
 ///
 /// The override applies to every hedge layer that the request passes. Below a retry layer it applies to the race of each

@@ -23,13 +23,13 @@ pub struct ProtocolSettings<C> {
     pub replay_limit: Option<usize>,
     /// The rule that classifies outcomes, after the standard rules.
     pub classify: Option<Rule<C>>,
-    /// The rule that chooses the delay before a retry, whose number it receives, counted from 1.
+    /// The rule that chooses the delay before a retry. The rule receives the retry's number, counted from 1.
     pub backoff: Option<BackoffRule<C>>,
-    /// Requests that are idempotent, besides those that the protocol calls idempotent.
+    /// Further requests that are idempotent, in addition to the protocol's own.
     pub idempotent_if: Option<Predicate>,
     /// Restricts the requests that may be hedged.
     pub hedge_if: Option<Predicate>,
-    /// Requests that may be hedged, besides those that the protocol allows.
+    /// Further requests that may be hedged, in addition to the protocol's own.
     pub hedge_unsafe_if: Option<Predicate>,
     /// The key of a request's class.
     pub key: Option<KeyFn>,

@@ -461,8 +461,8 @@ macro_rules! __layer {
 
         $(#[$idempotent_if])*
         impl<$($dialect)* O, $($x),+> $builder<$protocol, O, $($x),+> {
-            /// Declares that the requests for which a closure returns `true` are idempotent, besides those that the
-            /// protocol calls idempotent.
+            /// Declares that the requests for which a closure returns `true` are idempotent, in addition to the requests that
+            /// the protocol calls idempotent.
             ///
             /// Use it for a POST that only reads, for a POST that the server deduplicates, and for gRPC methods. A
             /// [`classify`](Self::classify) rule never makes another attempt safe; this setting does.
