@@ -69,8 +69,8 @@ struct Attempt {
     added: u64,
 }
 
-/// The result of an attempt.
-enum AttemptOutcome {
+/// The result of one attempt of an operation.
+enum OperationOutcome {
     Decided(JointDecision),
     /// The command added `over` more tokens than the decision grants. They are being taken back.
     Excess {
@@ -88,7 +88,7 @@ enum AttemptOutcome {
 }
 
 /// The result of an operation.
-type Verdict = Result<JointDecision, BackendError>;
+type DecisionResult = Result<JointDecision, BackendError>;
 
 /// An operation whose caller waits for the first answer. If the caller stops waiting, a task completes the operation.
 struct Open {
@@ -103,7 +103,11 @@ impl Open {
     }
 
     /// Completes the operation in a task.
-    fn spawn(&self, attempt: Attempt, outcome: Option<AttemptOutcome>) -> JoinHandle<Verdict> {
+    fn spawn(
+        &self,
+        attempt: Attempt,
+        outcome: Option<OperationOutcome>,
+    ) -> JoinHandle<DecisionResult> {
         let operation = Operation::clone(&self.operation);
         let caller = Arc::downgrade(&self.operation);
         let runtime = self.operation.link.runtime();
@@ -124,7 +128,9 @@ impl Operation {
     ///
     /// If the caller drops the future before the command is written to the connection, nothing is charged. If the
     /// caller drops it later, a task completes the operation.
-    pub(super) fn ask(self) -> Result<impl Future<Output = Verdict> + Send + use<>, BackendError> {
+    pub(super) fn ask(
+        self,
+    ) -> Result<impl Future<Output = DecisionResult> + Send + use<>, BackendError> {
         let operation = Arc::new(self);
         let attempt = Some(operation.attempt(Arc::downgrade(&operation))?);
         let mut open = Open { operation, attempt };
@@ -133,7 +139,7 @@ impl Operation {
                 return Err(failure::ended());
             };
             let outcome = match open.operation.outcome(&attempt, answer)? {
-                AttemptOutcome::Decided(verdict) => return Ok(verdict),
+                OperationOutcome::Decided(verdict) => return Ok(verdict),
                 outcome => outcome,
             };
             let allowed = outcome.allowed();
@@ -190,7 +196,7 @@ impl Operation {
         &self,
         attempt: &Attempt,
         answer: Result<Meta, BackendError>,
-    ) -> Result<AttemptOutcome, BackendError> {
+    ) -> Result<OperationOutcome, BackendError> {
         let meta = answer?;
         let count = count(&meta).filter(|_| self.rule.ends(meta.ttl));
         let Attempt {
@@ -200,7 +206,7 @@ impl Operation {
             ..
         } = *attempt;
         if added == 0 {
-            return Ok(AttemptOutcome::Decided(match self.action {
+            return Ok(OperationOutcome::Decided(match self.action {
                 Action::Acquire => {
                     let ttl = count.and(meta.ttl);
                     one(self.decide(count.unwrap_or(0), number, ttl, (self.clock)()))
@@ -209,22 +215,22 @@ impl Operation {
             }));
         }
         if meta.code == Code::NotStored {
-            return Ok(AttemptOutcome::Overtaken);
+            return Ok(OperationOutcome::Overtaken);
         }
         let Some(before) = count.and_then(|count| count.checked_sub(added)) else {
-            return Ok(AttemptOutcome::Foreign);
+            return Ok(OperationOutcome::Foreign);
         };
         if let Action::Settle(_) = self.action {
-            return Ok(AttemptOutcome::Decided(done()));
+            return Ok(OperationOutcome::Decided(done()));
         }
         // Decides by the time of the charge. By the present time the window may have ended, and no token would count.
         let decision = self.decide(before, number, meta.ttl, nanos);
         let over = added.saturating_sub(decision.granted);
         if over == 0 {
-            return Ok(AttemptOutcome::Decided(one(decision)));
+            return Ok(OperationOutcome::Decided(one(decision)));
         }
         let command = self.take_back(number, over, meta.cas);
-        Ok(AttemptOutcome::Excess {
+        Ok(OperationOutcome::Excess {
             decision,
             over,
             ttl: meta.ttl,
@@ -238,9 +244,9 @@ impl Operation {
     async fn complete(
         self,
         mut attempt: Attempt,
-        mut outcome: Option<AttemptOutcome>,
+        mut outcome: Option<OperationOutcome>,
         caller: Weak<Self>,
-    ) -> Verdict {
+    ) -> DecisionResult {
         let mut tries = 0;
         loop {
             let outcome = match outcome.take() {
@@ -252,15 +258,17 @@ impl Operation {
             };
             let allowed = outcome.allowed();
             let last = match outcome {
-                AttemptOutcome::Decided(verdict) => return Ok(verdict),
-                AttemptOutcome::Overtaken => Err(BackendError::busy("another process was quicker")),
-                AttemptOutcome::Foreign => {
+                OperationOutcome::Decided(verdict) => return Ok(verdict),
+                OperationOutcome::Overtaken => {
+                    Err(BackendError::busy("another process was quicker"))
+                }
+                OperationOutcome::Foreign => {
                     self.delete_foreign(attempt.number).await?;
                     Err(BackendError::busy(
                         "a foreign value is kept where a limit counts",
                     ))
                 }
-                AttemptOutcome::Excess {
+                OperationOutcome::Excess {
                     decision,
                     over,
                     ttl,
@@ -363,7 +371,7 @@ impl Operation {
     }
 }
 
-impl AttemptOutcome {
+impl OperationOutcome {
     /// Returns the decision, if excess tokens are being taken back but the request is allowed already.
     fn allowed(&self) -> Option<Decision> {
         match self {

@@ -59,7 +59,7 @@ where
             }
             start = Instant::now();
         }
-        let (elsewhere, losers) = self.parts.options.clone();
+        let (destination, losers) = self.parts.options.clone();
         let mut spare = None;
         // A call that will not be hedged needs no copy.
         if watched
@@ -67,7 +67,7 @@ where
             && let Some(delay) = settings.due(0, learned)
             && deadline.leaves(delay)
         {
-            elsewhere.begin(&mut request);
+            destination.begin(&mut request);
             match protocol.save(&mut request) {
                 Some(saved) => spare = Some((self.inner.clone(), saved)),
                 None => watched = false,
@@ -89,7 +89,7 @@ where
             race: Race {
                 protocol,
                 record,
-                elsewhere,
+                destination,
                 losers,
                 settings: Arc::clone(settings),
                 context,

@@ -20,7 +20,7 @@ use super::*;
 use crate::pipeline::{Disconnect, Pipeline};
 
 /// A verdict that a task waits for.
-type Task = JoinHandle<Verdict>;
+type Task = JoinHandle<DecisionResult>;
 
 /// An operation on a key of this policy: 3 tokens, or up to 5.
 fn operation(link: &Link, policy: &Policy, action: Action) -> Operation {

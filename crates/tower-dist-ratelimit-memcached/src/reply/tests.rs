@@ -44,22 +44,30 @@ fn replies_are_read_with_their_flags() {
 
 #[test]
 fn bytes_outside_of_the_protocol_are_an_error() {
-    for input in [
-        &b"HD\n"[..],
-        b"OK\r\n",
-        b"\r\n",
-        b"VA\r\n",
-        b"VA x\r\n",
-        b"VA -1\r\n",
-        b"VA 1 t5\r\n12\r\n",
-        b"HD c\r\n",
-        b"HD Ox\r\n",
-        b"HD t18446744073709551616\r\n",
-        b"VA 99999999999\r\n",
-        &[b'x'; 3000],
-        &[&b"VERSION "[..], &[b'1'; 2048], b"\r\n"].concat(),
+    let (ending, length) = (
+        "a line that is too long, or ends in LF",
+        "a value without a length",
+    );
+    for (input, says) in [
+        (&b"HD\n"[..], ending),
+        (b"OK\r\n", "\"OK\""),
+        (b"\r\n", "\"\""),
+        (b"VA\r\n", length),
+        (b"VA x\r\n", length),
+        (b"VA -1\r\n", length),
+        (b"VA 1 t5\r\n12\r\n", "a value that is longer than stated"),
+        (b"HD c\r\n", "the flag \"c\""),
+        (b"HD Ox\r\n", "the flag \"Ox\""),
+        (
+            b"HD t18446744073709551616\r\n",
+            "the flag \"t18446744073709551616\"",
+        ),
+        (b"VA 99999999999\r\n", "a value of 99999999999 bytes"),
+        (&[b'x'; 3000], "a line without an end"),
+        (&[&b"VERSION "[..], &[b'1'; 2048], b"\r\n"].concat(), ending),
     ] {
-        assert!(all(input).is_err(), "{}", String::from_utf8_lossy(input));
+        let expected = format!("the server does not speak the protocol: {says}");
+        assert_eq!(all(input), Err(expected));
     }
 }
 

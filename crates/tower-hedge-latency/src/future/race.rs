@@ -22,7 +22,7 @@ const CENTURY: u64 = 100 * 366 * 24 * 3600;
 pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) protocol: P,
     pub(crate) record: O::Record,
-    pub(crate) elsewhere: A,
+    pub(crate) destination: A,
     pub(crate) losers: L,
     pub(crate) settings: Arc<Settings>,
     pub(crate) context: P::Context,

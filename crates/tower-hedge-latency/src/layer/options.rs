@@ -42,7 +42,7 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self,
         services: impl IntoIterator<Item = S>,
     ) -> HedgeLayerBuilder<P, O, Alternates<S>, L> {
-        self.elsewhere(Alternates::new(services))
+        self.destination(Alternates::new(services))
     }
 
     /// Chooses the service of each hedge with a closure, which receives the attempt and the endpoints of the call's
@@ -52,7 +52,7 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     where
         F: Fn(Attempt, &UsedEndpoints) -> S,
     {
-        self.elsewhere(Chosen(choose))
+        self.destination(Chosen(choose))
     }
 
     /// Gives the attempts of a call a shared list of [`UsedEndpoints`] in their extensions, so that a balancer below
@@ -61,18 +61,18 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// Otherwise a hedge may go to the same slow replica as the first attempt, and with few replicas it often does.
     #[cfg(feature = "http")]
     pub fn spread(self) -> HedgeLayerBuilder<P, O, Spread, L> {
-        self.elsewhere(Spread)
+        self.destination(Spread)
     }
 
     /// Lets the losers of a race end in the background, instead of dropping them, so that their HTTP/1 connections stay
     /// usable.
     #[cfg(feature = "drain")]
     pub fn drain(self, drain: Drain) -> HedgeLayerBuilder<P, O, A, Drain> {
-        HedgeLayerBuilder(self.0.options(|(elsewhere, _)| (elsewhere, drain)))
+        HedgeLayerBuilder(self.0.options(|(destination, _)| (destination, drain)))
     }
 
-    fn elsewhere<T>(self, elsewhere: T) -> HedgeLayerBuilder<P, O, T, L> {
-        HedgeLayerBuilder(self.0.options(|(_, losers)| (elsewhere, losers)))
+    fn destination<T>(self, destination: T) -> HedgeLayerBuilder<P, O, T, L> {
+        HedgeLayerBuilder(self.0.options(|(_, losers)| (destination, losers)))
     }
 }
 

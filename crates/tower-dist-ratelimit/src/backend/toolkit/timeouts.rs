@@ -33,11 +33,11 @@ impl Timeouts {
     ///
     /// A timeout of zero.
     pub fn check(self) -> Result<(), ConnectError> {
-        let deadlines = [
+        let timeouts = [
             ("connect_timeout", self.connect),
             ("answer_timeout", self.answer),
         ];
-        match deadlines.iter().find(|(_, deadline)| deadline.is_zero()) {
+        match timeouts.iter().find(|(_, timeout)| timeout.is_zero()) {
             Some((field, _)) => Err(ConnectError::new(field, "is 0ns, but must be above 0")),
             None => Ok(()),
         }

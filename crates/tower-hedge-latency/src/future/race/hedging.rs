@@ -57,7 +57,7 @@ where
         let Some((mut request, own)) = next else {
             return self.skip(attempt, SkipReason::NotResendable);
         };
-        let service = self.elsewhere.service(attempt, &mut request, own);
+        let service = self.destination.service(attempt, &mut request, own);
         let state = HedgeState::Readying(service, request);
         self.hedges.push(DueHedge { attempt, state });
     }
