@@ -62,14 +62,14 @@ pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
     fn settle(&self, state: &mut Words, now: Now, take: &Take<'_>, delta: i64) -> bool;
 
     /// Returns the time until the key has no used tokens.
-    fn lasts(&self, state: &[u64], now: Now) -> Duration {
+    fn ttl(&self, state: &[u64], now: Now) -> Duration {
         self.decide(state, now, &Take::own(0)).reset_after
     }
 
     /// Returns a number that compares keys of one policy: the more a key is limited, the larger. 0 if the key has no
     /// used tokens.
     fn pressure(&self, state: &[u64], now: Now) -> u64 {
-        saturating_nanos(self.lasts(state, now))
+        saturating_nanos(self.ttl(state, now))
     }
 
     /// Converts the state to the words that a store keeps.

@@ -213,8 +213,8 @@ impl State {
     /// Returns how long the state has to be kept: after that time the key has no used tokens.
     #[must_use]
     pub fn expires_after(&self, nanos: u64) -> Duration {
-        let lasts = self.limit.arithmetic.lasts(&self.words, self.when(nanos));
-        lasts.min(self.limit.longest)
+        let ttl = self.limit.arithmetic.ttl(&self.words, self.when(nanos));
+        ttl.min(self.limit.longest)
     }
 
     /// Returns the state as bytes, in the [layout](crate::arithmetic#bytes) of its algorithm.

@@ -126,9 +126,9 @@ impl Failover {
         // The recovery begins before the circuit closes, so that each request that finds the circuit closed is also
         // charged to the share.
         if let (Permit::Probe(_), OnFailure::Local(fallback)) = (permit, &self.on_failure) {
-            let lasting = fallback.lasting();
+            let retention = fallback.retention();
             self.recovery
-                .returned(self.now(), self.return_spread, lasting);
+                .returned(self.now(), self.return_spread, retention);
         }
         let change = self.breaker.answered(permit, self.now(), forget);
         self.report(change, None);

@@ -162,7 +162,7 @@ impl Arithmetic for Adjusted {
         })
     }
 
-    fn lasts(&self, words: &[u64], now: Now) -> Duration {
+    fn ttl(&self, words: &[u64], now: Now) -> Duration {
         let Some(used) = Used::read(words) else {
             return Duration::ZERO;
         };

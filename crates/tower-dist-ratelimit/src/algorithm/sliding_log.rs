@@ -84,7 +84,7 @@ impl SlidingLog {
     }
 
     /// Returns the time until a request made at `nanos` leaves the window.
-    fn until(&self, nanos: u64, now: u64) -> Duration {
+    fn time_until_expiry(&self, nanos: u64, now: u64) -> Duration {
         Duration::from_nanos((nanos + self.window).saturating_sub(now))
     }
 
@@ -119,8 +119,8 @@ impl Arithmetic for SlidingLog {
         let limit = take.limit(self.limit, self.longest);
         let reset_after = |granted| match (granted, log.entries.last()) {
             (0, None) => Duration::ZERO,
-            (0, Some(last)) => self.until(last[0], now),
-            (_, last) => self.until(last.map_or(now, |last| last[0].max(now)), now),
+            (0, Some(last)) => self.time_until_expiry(last[0], now),
+            (_, last) => self.time_until_expiry(last.map_or(now, |last| last[0].max(now)), now),
         };
         // Finds the first entry whose later entries leave room for the cost. The request can pass when that entry
         // leaves the window.
@@ -128,7 +128,7 @@ impl Arithmetic for SlidingLog {
             let follow_more = log.follow_more_than(limit - take.cost);
             let last = log.entries.partition_point(follow_more);
             let last = log.entries.get(last);
-            last.map_or(Duration::ZERO, |last| self.until(last[0], now))
+            last.map_or(Duration::ZERO, |last| self.time_until_expiry(last[0], now))
         };
         let free = limit.saturating_sub(self.used(log, now));
         take.decision(limit, free, limit, reset_after, retry_after)

@@ -82,9 +82,9 @@ impl Fallback {
     }
 
     /// Returns the longest time for which an admitted token counts.
-    pub(super) fn lasting(&self) -> Duration {
-        let lasting = self.shares.iter().map(Share::lasting);
-        lasting.max().unwrap_or_default()
+    pub(super) fn retention(&self) -> Duration {
+        let retention = self.shares.iter().map(Share::retention);
+        retention.max().unwrap_or_default()
     }
 
     /// Decides in place of the backend. Each charge comes with the index of its policy.
@@ -188,7 +188,7 @@ impl Share {
     }
 
     /// Returns the longest time for which an admitted token counts.
-    fn lasting(&self) -> Duration {
+    fn retention(&self) -> Duration {
         if self.is_dynamic {
             return HORIZON;
         }

@@ -55,12 +55,12 @@ impl Recovery {
     }
 
     /// Records that the process has returned. All other processes return within `all`. Tokens that this process has
-    /// admitted alone count for `lasting`.
-    pub(super) fn returned(&self, now: Duration, all: Duration, lasting: Duration) {
+    /// admitted alone count for `retention`.
+    pub(super) fn returned(&self, now: Duration, all: Duration, retention: Duration) {
         let until = |time| saturating_nanos(now.saturating_add(time)).max(1);
         self.shared_until.store(until(all), Relaxed);
         self.unreported_until
-            .store(until(all.max(lasting)), Relaxed);
+            .store(until(all.max(retention)), Relaxed);
     }
 
     /// Returns whether requests are charged to the share, too, or `None` if the process has not returned recently.

@@ -51,7 +51,7 @@ impl Demand {
     }
 
     /// Adds the requests since the last update.
-    pub(super) fn seen(self, requests: u64, now: u64, lease: u64) -> Self {
+    pub(super) fn add(self, requests: u64, now: u64, lease: u64) -> Self {
         let passed = now.saturating_sub(self.since);
         let new = requests.saturating_mul(PARTS);
         let parts = if passed >= lease {
@@ -114,7 +114,7 @@ impl Shortage {
     }
 
     /// Returns whether the count of short grants is at least three.
-    pub(super) fn lasts(self) -> bool {
+    pub(super) fn is_persistent(self) -> bool {
         self.0 >= 3
     }
 
@@ -136,9 +136,9 @@ mod tests {
 
     /// Measures single requests at this interval.
     fn every(gap: u64, requests: u64) -> u64 {
-        let mut demand = Demand::default().seen(0, LEASE, LEASE);
+        let mut demand = Demand::default().add(0, LEASE, LEASE);
         for n in 1..=requests {
-            demand = demand.seen(1, LEASE + n * gap, LEASE);
+            demand = demand.add(1, LEASE + n * gap, LEASE);
         }
         demand.per_lease()
     }
@@ -156,7 +156,7 @@ mod tests {
         let gap = LEASE / 400;
         let mut demand = Demand::begin(LEASE);
         for n in 1..=1_200_u64 {
-            demand = demand.seen(1, LEASE + n * gap, LEASE);
+            demand = demand.add(1, LEASE + n * gap, LEASE);
             if n >= 50 {
                 let expected = demand.expected(LEASE);
                 assert!((340..=470).contains(&expected), "{expected} after {n}");
@@ -166,16 +166,16 @@ mod tests {
 
     #[test]
     fn requests_recorded_after_a_pause_are_spread_over_it() {
-        let demand = Demand::default().seen(100, 10 * LEASE, LEASE);
+        let demand = Demand::default().add(100, 10 * LEASE, LEASE);
         assert_eq!(demand.per_lease(), 10);
     }
 
     #[test]
     fn a_time_before_the_last_update_counts_as_no_time_passed() {
-        let demand = Demand::default().seen(5, 10 * LEASE, LEASE);
-        let after = demand.seen(3, 9 * LEASE, LEASE);
+        let demand = Demand::default().add(5, 10 * LEASE, LEASE);
+        let after = demand.add(3, 9 * LEASE, LEASE);
         assert_eq!(after.per_lease(), demand.per_lease() + 3);
-        assert_eq!(after.seen(0, 10 * LEASE, LEASE), after);
+        assert_eq!(after.add(0, 10 * LEASE, LEASE), after);
     }
 
     /// The extra tokens of a request at a demand of 400.
@@ -220,7 +220,7 @@ mod tests {
         let (mut short, mut lasts) = (Shortage::default(), Vec::new());
         for _ in 0..4 {
             short = short.after(true);
-            lasts.push(short.lasts());
+            lasts.push(short.is_persistent());
         }
         assert_eq!(lasts, [false, false, true, true]);
     }

@@ -178,11 +178,11 @@ impl KeyState {
     /// Decides how to handle a request that finds no leased tokens, or whether to refill in the background.
     pub(super) fn plan(&mut self, entry: &Entry, claim: Claim, lease: u64) -> Plan {
         let seen = entry.seen.swap(0, Relaxed);
-        self.demand = self.demand.seen(seen, claim.now, lease);
+        self.demand = self.demand.add(seen, claim.now, lease);
         let demand = self.demand.expected(lease);
         let reject_until = if self.in_flight == 0 {
             self.reject_until
-        } else if self.shortage.lasts() {
+        } else if self.shortage.is_persistent() {
             let pause = self.shortage.pause(demand, lease);
             claim.now.saturating_add(pause.max(1))
         } else {

@@ -91,7 +91,7 @@ impl EntrySet {
     fn admit(&self, states: &mut [KeyState; WAYS], claim: Claim, lease: u64) -> Option<usize> {
         let demand = |way: usize| {
             let seen = self.entries[way].seen.load(Relaxed);
-            let demand = states[way].demand.seen(seen, claim.now, lease);
+            let demand = states[way].demand.add(seen, claim.now, lease);
             demand.per_lease()
         };
         let coldest = (0..WAYS).min_by_key(|&way| demand(way))?;

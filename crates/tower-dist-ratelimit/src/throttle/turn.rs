@@ -98,7 +98,7 @@ impl Turn {
         }
         let supplies = supplies(&self.charged.limits, &self.charged.check, now);
         match &self.place {
-            Some(place) => place.sees(supplies),
+            Some(place) => place.set_supplies(supplies),
             None => self.place = self.join(Some(supplies))?,
         }
         if self.place.as_ref().is_some_and(QueuePlace::is_first) {

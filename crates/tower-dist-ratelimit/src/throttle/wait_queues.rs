@@ -169,7 +169,7 @@ impl QueuePlace {
     }
 
     /// Records the supplies of tokens, which the first request has learned from its rejection.
-    pub(super) fn sees(&self, supplies: Supplies) {
+    pub(super) fn set_supplies(&self, supplies: Supplies) {
         if let Some(queue) = self.queues.lock().get_mut(&self.key) {
             queue.supplies = Some(supplies);
         }
