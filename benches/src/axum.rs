@@ -16,6 +16,8 @@ const WITH_FIELDS: &str = "axum hello, header key, with fields";
 const REJECTING: &str = "axum hello, header key, rejecting";
 
 const TOWER_GOVERNOR: &str = "tower_governor";
+/// The same parts alone, which send the same bytes.
+const FLOOR: &str = "floor";
 /// The same response without a decision.
 const CONSTANT: &str = "constant";
 
@@ -40,17 +42,20 @@ fn measure() -> io::Result<Vec<Row>> {
         subject(WITHOUT_FIELDS, BARE, server::BARE),
         subject(WITHOUT_FIELDS, OURS, server::OURS),
         subject(WITHOUT_FIELDS, TOWER_GOVERNOR, server::GOVERNOR).goal(EQUAL),
+        subject(WITHOUT_FIELDS, FLOOR, server::FLOOR),
     ])?;
     let with_fields = wrk.rows([
         subject(WITH_FIELDS, BARE, server::BARE),
         subject(WITH_FIELDS, OURS, server::OURS_WITH_FIELDS),
         subject(WITH_FIELDS, TOWER_GOVERNOR, server::GOVERNOR_WITH_FIELDS).goal(EQUAL),
+        subject(WITH_FIELDS, FLOOR, server::FLOOR_WITH_FIELDS),
         subject(WITH_FIELDS, CONSTANT, server::FIELDS).goal(NEARLY_CONSTANT),
     ])?;
     let rejecting = wrk.rows([
         subject(REJECTING, BARE, server::BARE),
         subject(REJECTING, OURS, server::OURS_REJECTING),
         subject(REJECTING, TOWER_GOVERNOR, server::GOVERNOR_REJECTING),
+        subject(REJECTING, FLOOR, server::FLOOR_REJECTING),
         subject(REJECTING, CONSTANT, server::REJECTION).goal(NEARLY_CONSTANT),
     ])?;
     Ok([without_fields, with_fields, rejecting].concat())

@@ -37,9 +37,14 @@ pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
     let nginx = start_nginx(CORES[0], forward, upstream.port())?;
     let ours = start_gateway(&gateway, upstream.port(), &[]);
     let bare = start_gateway(&gateway, upstream.port(), &["--bare"]);
+    let only = |layer| start_gateway(&gateway, upstream.port(), &["--layers", layer]);
+    let [limit, retry, hedge] = ["limit", "retry", "hedge"].map(only);
     Ok(wrk.rows([
         Subject::new(CASE, OURS, &ours, "/"),
         Subject::new(CASE, BARE, &bare, "/").goal(NEARLY_BARE),
+        Subject::new(CASE, "bare+limit", &limit, "/"),
+        Subject::new(CASE, "bare+retry", &retry, "/"),
+        Subject::new(CASE, "bare+hedge", &hedge, "/"),
         Subject::new(CASE, "nginx", &nginx, "/"),
     ])?)
 }

@@ -5,26 +5,32 @@ use std::{env, io};
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use axum::{Router, routing::Route, routing::get};
-use http::{HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE, header::RETRY_AFTER};
+use http::{HeaderValue, StatusCode, header::CONTENT_TYPE, header::RETRY_AFTER};
 use tests::servers::{Server, free_port};
 use tower::layer::layer_fn;
 use tower::util::{MapResponseLayer, service_fn};
+use tower::{Layer, Service};
 use tower_dist_ratelimit::{Quota, ResponseHeaders};
 
 use crate::limit::{
-    by_header, plenty, tower_governor, tower_governor_refusing, tower_governor_with_fields,
+    PROBLEM, RATELIMIT, RATELIMIT_POLICY, by_header, floor, governors_one_per_hour,
+    governors_plenty, plenty, tower_governor, tower_governor_refusing, tower_governor_with_fields,
 };
 use crate::wrk::CORES;
 
-pub(super) const BARE: &str = "/bare";
-pub(super) const OURS: &str = "/ours";
-pub(super) const OURS_WITH_FIELDS: &str = "/ours/fields";
-pub(super) const OURS_REJECTING: &str = "/ours/rejecting";
-pub(super) const FIELDS: &str = "/fields";
-pub(super) const REJECTION: &str = "/rejection";
-pub(super) const GOVERNOR: &str = "/tower_governor";
-pub(super) const GOVERNOR_WITH_FIELDS: &str = "/tower_governor/fields";
-pub(super) const GOVERNOR_REJECTING: &str = "/tower_governor/rejecting";
+// Paths of the same length, because hyper and axum read them byte by byte.
+pub(super) const BARE: &str = "/0";
+pub(super) const OURS: &str = "/1";
+pub(super) const OURS_WITH_FIELDS: &str = "/2";
+pub(super) const OURS_REJECTING: &str = "/3";
+pub(super) const FIELDS: &str = "/4";
+pub(super) const REJECTION: &str = "/5";
+pub(super) const GOVERNOR: &str = "/6";
+pub(super) const GOVERNOR_WITH_FIELDS: &str = "/7";
+pub(super) const GOVERNOR_REJECTING: &str = "/8";
+pub(super) const FLOOR: &str = "/9";
+pub(super) const FLOOR_WITH_FIELDS: &str = "/a";
+pub(super) const FLOOR_REJECTING: &str = "/b";
 
 /// Starts a server in its own process.
 ///
@@ -78,12 +84,34 @@ fn routes() -> Router {
             REJECTION,
             hello().layer(layer_fn(|_: Route| service_fn(reject))),
         )
+        .route(FLOOR, hello().layer(floors(governors_plenty(), false)))
+        .route(
+            FLOOR_WITH_FIELDS,
+            hello().layer(floors(governors_plenty(), true)),
+        )
+        .route(
+            FLOOR_REJECTING,
+            hello().layer(floors(governors_one_per_hour(), true)),
+        )
         .route(GOVERNOR, hello().layer(tower_governor()))
         .route(
             GOVERNOR_WITH_FIELDS,
             hello().layer(tower_governor_with_fields()),
         )
         .route(GOVERNOR_REJECTING, hello().layer(tower_governor_refusing()))
+}
+
+fn floors(
+    quota: governor::Quota,
+    with_fields: bool,
+) -> impl Layer<
+    Route,
+    Service: Service<Request, Response = Response, Error = Infallible, Future: Send>
+                 + Clone
+                 + Send
+                 + Sync,
+> + Clone {
+    layer_fn(move |route: Route| floor(quota, with_fields, route))
 }
 
 /// Sets the fields that our layer sends with an admitted request, as constants.
@@ -104,9 +132,5 @@ async fn reject(_: Request) -> Result<Response, Infallible> {
         (RATELIMIT_POLICY, r#""per-client";q=1;w=3600"#),
         (RATELIMIT, r#""per-client";r=0;t=3600"#),
     ];
-    let problem = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"violated-policies":["per-client"]}"#;
-    Ok((StatusCode::TOO_MANY_REQUESTS, fields, problem).into_response())
+    Ok((StatusCode::TOO_MANY_REQUESTS, fields, PROBLEM).into_response())
 }
-
-const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");

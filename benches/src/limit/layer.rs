@@ -7,7 +7,7 @@ use tower_dist_ratelimit::{
 };
 
 use super::inner::{Inner, KEY, request};
-use super::{peers, plenty};
+use super::{floor, governors_one_per_hour, governors_plenty, peers, plenty};
 use crate::measure::{Case, Figure, Subject};
 use crate::report::{BARE, OURS};
 
@@ -18,6 +18,8 @@ pub(crate) const FIXED: &str = "generic layer, fixed window";
 pub(crate) const BUCKET: &str = "generic layer, token bucket";
 
 const TOWER_GOVERNOR: &str = "tower_governor";
+/// The same parts alone.
+const FLOOR: &str = "floor";
 const RESILIENCE: &str = "tower-resilience";
 
 pub(super) fn cases() -> Vec<Case> {
@@ -46,7 +48,10 @@ fn without_fields() -> Case {
         peers::tower_governor().layer(Inner),
         request,
     );
-    http(WITHOUT_FIELDS, ours, peer.goal_over_bare(0.9))
+    let mut case = http(WITHOUT_FIELDS, ours, peer.goal_over_bare(0.9));
+    let floor = floor(governors_plenty(), false, Inner);
+    case.subjects.push(Subject::new(FLOOR, floor, request));
+    case
 }
 
 fn with_fields() -> Case {
@@ -54,7 +59,10 @@ fn with_fields() -> Case {
     let ours = Subject::new(OURS, ours.layer(Inner), request);
     let peer = peers::tower_governor_with_fields().layer(Inner);
     let peer = Subject::new(TOWER_GOVERNOR, peer, request);
-    http(WITH_FIELDS, ours, peer.goal_over_bare(0.7))
+    let mut case = http(WITH_FIELDS, ours, peer.goal_over_bare(0.7));
+    let floor = floor(governors_plenty(), true, Inner);
+    case.subjects.push(Subject::new(FLOOR, floor, request));
+    case
 }
 
 /// Rejects all calls but the first.
@@ -62,11 +70,11 @@ fn refusal() -> Case {
     let ours = by_header(Quota::per_hour(1)).build().expect("valid");
     let ours = Subject::new(OURS, ours.layer(Inner), request);
     let peer = peers::tower_governor_refusing().layer(Inner);
-    http(
-        REFUSAL,
-        ours,
-        Subject::new(TOWER_GOVERNOR, peer, request).goal(0.03),
-    )
+    let peer = Subject::new(TOWER_GOVERNOR, peer, request).goal(0.03);
+    let mut case = http(REFUSAL, ours, peer);
+    let floor = floor(governors_one_per_hour(), true, Inner);
+    case.subjects.push(Subject::new(FLOOR, floor, request));
+    case
 }
 
 /// Our layer, with one bucket per client.

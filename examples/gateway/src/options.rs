@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::http::Uri;
 use axum::http::uri::{Authority, Scheme};
-use clap::{Args, Parser, Subcommand, value_parser};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 
 use crate::backend::Choice;
 use crate::profile::Profile;
@@ -55,9 +55,27 @@ pub(crate) struct ServeOptions {
     /// Forward without the rate limit, retries and hedged requests, for comparison.
     #[arg(long)]
     pub(crate) bare: bool,
+    /// Layers in use, in any order.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "LAYER,..",
+        value_delimiter = ',',
+        default_value = "limit,retry,hedge",
+        conflicts_with = "bare"
+    )]
+    pub(crate) layers: Vec<LayerName>,
     /// Behaviour of the built-in upstream.
     #[arg(long, value_enum, default_value = "default")]
     pub(crate) profile: Profile,
+}
+
+/// A value of `--layers`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LayerName {
+    Limit,
+    Retry,
+    Hedge,
 }
 
 /// The value of `--admin`.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::header::{HeaderValue, InvalidHeaderValue, UPGRADE};
 use axum::http::uri::{Authority, PathAndQuery, Scheme};
-use axum::http::{Method, StatusCode, Uri, Version};
+use axum::http::{Extensions, Method, StatusCode, Uri, Version};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use tower::timeout::error::Elapsed;
@@ -61,7 +61,7 @@ where
     head.version = Version::HTTP_11;
     hop::forward(&mut head.headers, peer, proxy.host.clone());
     // They describe the client's connection, and a retry or a hedge would copy them.
-    head.extensions.clear();
+    head.extensions = Extensions::new();
     let request = Request::from_parts(head, body);
     match proxy.outbound.clone().oneshot(request).await {
         // The gateway rejects every request for an upgrade above.

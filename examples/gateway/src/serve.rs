@@ -55,7 +55,8 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
     };
     let board = Arc::<Board>::default();
     let watched = matches!(serve.admin, Admin::At(_)).then_some(&board);
-    let mut gateway = gateway(stack, Layers::ALL, backend, upstream.clone(), watched)?;
+    let layers = Layers::of(&serve.layers);
+    let mut gateway = gateway(stack, layers, backend, upstream.clone(), watched)?;
     if serve.bare {
         gateway.app = stack::bare(stack, upstream.clone())?;
     }

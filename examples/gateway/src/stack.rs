@@ -7,11 +7,14 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::uri::Authority;
-use hyper_util::client::legacy::Client;
+use axum::http::{Request, Response};
+use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::TokioExecutor;
 use tower::timeout::TimeoutLayer;
-use tower::{BoxError, ServiceBuilder};
+use tower::util::{Either, option_layer};
+use tower::{BoxError, Layer, Service, service_fn};
 use tower_dist_ratelimit::backend::Backend;
 use tower_dist_ratelimit::key::{self, KeyExtractor};
 use tower_dist_ratelimit::{
@@ -19,12 +22,10 @@ use tower_dist_ratelimit::{
     RateLimitLayer,
 };
 use tower_hedge_latency::{HedgeHandle, HedgeLayer};
-use tower_jitter_retry::{
-    Backoff, Budget, CallInfo, MetricsObserver, Mode, RetryHandle, RetryLayer,
-};
+use tower_jitter_retry::{Backoff, Budget, MetricsObserver, Mode, RetryHandle, RetryLayer};
 
 use crate::admin::Board;
-use crate::options::StackOptions;
+use crate::options::{LayerName, StackOptions};
 use crate::proxy::{Proxy, forward};
 use crate::store_log::StoreLog;
 
@@ -42,6 +43,14 @@ impl Layers {
         retry: true,
         hedge: true,
     };
+
+    pub(crate) fn of(layers: &[LayerName]) -> Self {
+        Self {
+            limit: layers.contains(&LayerName::Limit),
+            retry: layers.contains(&LayerName::Retry),
+            hedge: layers.contains(&LayerName::Hedge),
+        }
+    }
 }
 
 /// The gateway's routes, and the handles of its layers.
@@ -116,7 +125,9 @@ pub(crate) fn gateway(
             _ => builder.build(),
         }
     };
-    let limits = (limit(Mode::On)?, limit(Mode::Shadow)?);
+    // Only the live page changes the mode.
+    let shadow = board.map(|_| limit(Mode::Shadow)).transpose()?;
+    let limits = (limit(Mode::On)?, option_layer(shadow));
 
     // One budget for all extra load. The outermost layer deposits into it.
     let budget = Budget::ratio(options.budget).per_second(10);
@@ -131,14 +142,8 @@ pub(crate) fn gateway(
         // Otherwise one `Retry-After: 60` would hold a client for a minute.
         .deadline(options.deadline)
         .budget(budget.clone())
-        .name("gateway")
-        .observer(CallWatch(board.map(|_| MetricsObserver::new())))
-        .build()?;
-    let retry_handle = retry.handle();
-    let hedge = HedgeLayer::builder()
-        .http()
-        .name("gateway")
-        .observer(CallWatch(board.map(|_| MetricsObserver::new())));
+        .name("gateway");
+    let hedge = HedgeLayer::builder().http().name("gateway");
     let hedge = match options.hedge_at.as_slice() {
         // Learned from live latency. No request is hedged before there are enough samples.
         [] => hedge.percentile(options.hedge_percentile),
@@ -148,21 +153,25 @@ pub(crate) fn gateway(
         true => hedge.shared_budget(budget),
         false => hedge.budget(budget),
     };
-    let hedge = hedge.build()?;
-    let hedge_handle = hedge.handle();
-
-    let outbound = ServiceBuilder::new()
-        // Outermost: retries requests that still fail after hedging, and waits with nothing in flight.
-        .option_layer(layers.retry.then_some(retry))
-        // Inside the retry: each attempt is a race, whose losers are cancelled before the next attempt.
-        .option_layer(layers.hedge.then_some(hedge))
-        // Innermost: bounds one attempt, so that a stalled attempt leaves time for another.
-        .layer(TimeoutLayer::new(options.attempt_timeout))
-        .service(client());
-
-    let app = Router::new()
-        .fallback(forward)
-        .with_state(Proxy::new(upstream, outbound)?);
+    // Innermost: bounds one attempt, so that a stalled attempt leaves time for another.
+    let client = TimeoutLayer::new(options.attempt_timeout).layer(client());
+    let (app, retry, hedge) = match board {
+        // Without a page to scrape metrics from, the layers need no observers.
+        None => {
+            let (retry, hedge) = (retry.build()?, hedge.build()?);
+            let handles = (retry.handle(), hedge.handle());
+            let app = routes(upstream, outbound(layers, retry, hedge, client))?;
+            (app, handles.0, handles.1)
+        }
+        Some(_) => {
+            let metrics = MetricsObserver::new();
+            let retry = retry.observer(metrics.clone()).build()?;
+            let hedge = hedge.observer(metrics).build()?;
+            let handles = (retry.handle(), hedge.handle());
+            let app = routes(upstream, outbound(layers, retry, hedge, client))?;
+            (app, handles.0, handles.1)
+        }
+    };
     let app = match layers.limit {
         // Around everything: a rejected request costs no body, no attempt and no upstream.
         true => app.layer(limits),
@@ -171,24 +180,59 @@ pub(crate) fn gateway(
     Ok(Gateway {
         app,
         limit: limit_mode,
-        retry: retry_handle,
-        hedge: hedge_handle,
+        retry,
+        hedge,
     })
+}
+
+/// Puts the layers in use around the client.
+fn outbound<R, H, C>(
+    layers: Layers,
+    retry: R,
+    hedge: H,
+    client: C,
+) -> Either<R::Service, Either<H::Service, C>>
+where
+    R: Layer<Either<H::Service, C>>,
+    H: Layer<C>,
+{
+    // Inside the retry: each attempt is a race, whose losers are cancelled before the next attempt.
+    let hedged = option_layer(layers.hedge.then_some(hedge)).layer(client);
+    // Outermost: retries requests that still fail after hedging, and waits with nothing in flight.
+    option_layer(layers.retry.then_some(retry)).layer(hedged)
+}
+
+fn routes<S>(upstream: Authority, outbound: S) -> Result<Router, BoxError>
+where
+    S: Service<Request<Body>, Response = Response<Incoming>, Error: Into<BoxError>, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+{
+    let proxy = Proxy::new(upstream, outbound)?;
+    Ok(Router::new().fallback(forward).with_state(proxy))
 }
 
 /// The same proxy without layers, for comparison.
 pub(crate) fn bare(options: &StackOptions, upstream: Authority) -> Result<Router, BoxError> {
-    let outbound = ServiceBuilder::new()
-        .layer(TimeoutLayer::new(options.deadline))
-        .service(client());
-    let app = Router::new().fallback(forward);
-    Ok(app.with_state(Proxy::new(upstream, outbound)?))
+    let outbound = TimeoutLayer::new(options.deadline).layer(client());
+    routes(upstream, outbound)
 }
 
-fn client() -> Client<HttpConnector, Body> {
+/// A client for clear-text HTTP. The layers clone their inner service in each call, so the client is shared: a clone of its
+/// own copies all its settings.
+fn client() -> impl Service<
+    Request<Body>,
+    Response = Response<Incoming>,
+    Error = hyper_util::client::legacy::Error,
+    Future = ResponseFuture,
+> + Clone {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
-    Client::builder(TokioExecutor::new()).build(connector)
+    let client: Client<_, Body> = Client::builder(TokioExecutor::new()).build(connector);
+    let client = Arc::new(client);
+    service_fn(move |request| client.request(request))
 }
 
 /// The observers of the rate limit. Without a live page there are no counts to keep.
@@ -203,17 +247,6 @@ impl Observer for LimitWatch {
         if let Some((board, metrics)) = &self.page {
             board.on_event(name, event);
             metrics.on_event(name, event);
-        }
-    }
-}
-
-/// The metrics of retries and hedges, if there is a page to scrape them from.
-struct CallWatch(Option<MetricsObserver>);
-
-impl tower_jitter_retry::Observer for CallWatch {
-    fn on_event(&self, call: &CallInfo, event: tower_jitter_retry::Event<'_>) {
-        if let Some(metrics) = &self.0 {
-            metrics.on_event(call, event);
         }
     }
 }

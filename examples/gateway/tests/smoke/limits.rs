@@ -49,20 +49,28 @@ async fn the_request_after_the_burst_is_429_and_has_a_retry_after() {
 }
 
 #[tokio::test]
-async fn a_bare_gateway_forwards_more_than_the_burst() {
-    let options = [
-        "--bare",
-        "--limit",
-        "1",
-        "--burst",
-        "1",
-        "--profile",
-        "tail",
-    ];
-    let gateway = Gateway::start(&options);
-    for _ in 0..5 {
-        let response = get(format!("http://{}/", gateway.addr)).await;
-        assert_eq!(response.status(), StatusCode::OK);
-        assert!(!response.headers().contains_key("ratelimit"));
+async fn a_gateway_without_the_limit_forwards_more_than_the_burst() {
+    for without in ["--bare", "--layers=retry,hedge"] {
+        let options = [without, "--limit", "1", "--burst", "1", "--profile", "tail"];
+        let gateway = Gateway::start(&options);
+        for _ in 0..5 {
+            let response = get(format!("http://{}/", gateway.addr)).await;
+            assert_eq!(response.status(), StatusCode::OK);
+            assert!(!response.headers().contains_key("ratelimit"));
+        }
     }
+}
+
+#[tokio::test]
+async fn a_gateway_with_only_the_limit_rejects_what_exceeds_the_burst() {
+    let options = ["--layers=limit", "--limit=1", "--burst=1", "--profile=tail"];
+    let gateway = Gateway::start(&options);
+    let requests = (0..5).map(|_| get(format!("http://{}/", gateway.addr)));
+    let responses = futures::future::join_all(requests).await;
+    let statuses: Vec<_> = responses.iter().map(|response| response.status()).collect();
+    assert!(statuses.contains(&StatusCode::OK), "{statuses:?}");
+    assert!(
+        statuses.contains(&StatusCode::TOO_MANY_REQUESTS),
+        "{statuses:?}"
+    );
 }
