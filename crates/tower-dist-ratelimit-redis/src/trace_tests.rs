@@ -2,6 +2,7 @@
 //! argument. The tests are in this crate because only here can a test set that clock.
 
 mod clock;
+mod division;
 mod jumps;
 mod lab;
 mod same;

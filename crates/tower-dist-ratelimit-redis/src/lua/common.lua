@@ -40,7 +40,8 @@ local function granted(free, cost, want)
 end
 
 -- Returns the quotient of a * b / c, rounded down, and the remainder, also if the product is above 2^53. This is a long
--- division in the largest base whose steps stay below 2^53.
+-- division in a base whose steps stay below 2^53. Each digit takes two steps, so base 2 is small enough for any `b` and `c` up
+-- to 2^52.
 local function muldiv(a, b, c)
   if a * b <= $MOST then return floor(a * b / c), a * b % c end
   local base = 2
@@ -53,8 +54,9 @@ local function muldiv(a, b, c)
   end
   local quotient, rest = 0, 0
   for i = n, 1, -1 do
-    local step = rest * base + digits[i] * b
-    quotient = quotient * base + floor(step / c)
+    local shifted = rest * base
+    local step = shifted % c + digits[i] * b
+    quotient = quotient * base + floor(shifted / c) + floor(step / c)
     rest = step % c
   end
   return quotient, rest

@@ -29,6 +29,19 @@ impl Lab {
         self.resp.borrow_mut().call(command).unwrap()
     }
 
+    /// Runs a script, and returns its numbers. `command` has the script and its arguments.
+    pub(super) fn eval(&self, command: &[&str]) -> Vec<i64> {
+        let command = [&["EVAL"], command].concat();
+        let Reply::List(numbers) = self.call(&command) else {
+            panic!("{:?}", self.call(&command));
+        };
+        let number = |number| match number {
+            Reply::Int(number) => number,
+            other => panic!("{other:?}"),
+        };
+        numbers.into_iter().map(number).collect()
+    }
+
     /// Forgets all keys.
     pub(super) fn clear(&self) {
         self.call(&["FLUSHALL"]);
@@ -41,21 +54,12 @@ impl Lab {
         let places: Vec<Place> = calls.iter().map(|call| rows.push(call.clone())).collect();
         let arguments = Arguments::of(&rows);
         let keys = arguments.number_of_keys().to_string();
-        let mut command = vec!["EVAL".to_owned(), calls[0].script.lua.clone(), keys];
+        let mut command = vec![calls[0].script.lua.clone(), keys];
         arguments.keys(|key| command.push(text(key)));
         arguments.asks(|ask| command.push(text(ask)));
         command.push(now.to_string());
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
-        let Reply::List(numbers) = self.call(&command) else {
-            panic!("{:?}", self.call(&command));
-        };
-        let numbers: Vec<i64> = numbers
-            .into_iter()
-            .map(|number| match number {
-                Reply::Int(number) => number,
-                other => panic!("{other:?}"),
-            })
-            .collect();
+        let numbers = self.eval(&command);
         let row_answers = row_answers(&rows, &numbers).unwrap();
         let replies = places
             .iter()
