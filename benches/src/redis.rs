@@ -1,5 +1,6 @@
 //! Decisions in Redis: the number per second over one connection, and the server's processor time.
 
+mod floor;
 mod leased;
 mod raw;
 
@@ -11,6 +12,7 @@ use tests::servers::Redis as Server;
 use tower_dist_ratelimit::{Limiter, Policy, Quota};
 use tower_dist_ratelimit_redis::Redis;
 
+use self::floor::Floor;
 use self::raw::Raw;
 use crate::report::{Goal, Row};
 use crate::throughput::{self, Effort, Shape};
@@ -46,7 +48,7 @@ pub(crate) fn rows(effort: Effort) -> Result<Vec<Row>, Box<dyn Error>> {
     runtime.block_on(async {
         let mut rows = Vec::new();
         for shape in SHAPES {
-            eprintln!("{}: {} rounds of 2 subjects", shape.name, effort.rounds);
+            eprintln!("{}: {} rounds of 3 subjects", shape.name, effort.rounds);
             rows.extend(measure(shape, effort).await?);
         }
         rows.extend(leased::measure(effort).await?);
@@ -54,7 +56,7 @@ pub(crate) fn rows(effort: Effort) -> Result<Vec<Row>, Box<dyn Error>> {
     })
 }
 
-async fn measure(shape: Shape, effort: Effort) -> Result<[Row; 2], Box<dyn Error>> {
+async fn measure(shape: Shape, effort: Effort) -> Result<[Row; 3], Box<dyn Error>> {
     let server = Server::start();
     let raw = Raw::connect(&server.url()).await?;
     let quota = Quota::per_second(1_000_000_000);
@@ -76,5 +78,11 @@ async fn measure(shape: Shape, effort: Effort) -> Result<[Row; 2], Box<dyn Error
     let [mut ours, raw] = throughput::measure(&server, shape, effort, ask_raw, ask_ours).await;
     // Requests for one key share the server's work.
     ours.goal = (!shape.one_key).then_some(Goal::ServerMicros(3.2));
-    Ok([ours, raw])
+    let (subject, floor) = match shape.one_key {
+        true => ("floor, client", Floor::channel()),
+        false => ("floor, server", Floor::script(&server.url()).await?),
+    };
+    let ask = move |key: Arc<str>| floor.clone().decide(key);
+    let floor = throughput::alone(&server, shape, effort, subject, ask).await;
+    Ok([ours, raw, floor])
 }

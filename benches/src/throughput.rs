@@ -82,6 +82,25 @@ where
     ]
 }
 
+/// Measures one subject, after the others.
+pub(crate) async fn alone<A, F>(
+    server: &Server,
+    shape: Shape,
+    effort: Effort,
+    subject: &'static str,
+    ask: A,
+) -> Row
+where
+    A: Fn(Arc<str>) -> F + Clone + Send + 'static,
+    F: Future<Output = bool> + Send + 'static,
+{
+    let mut samples = Vec::new();
+    for _ in 0..effort.rounds {
+        samples.push(sample(server, shape, effort.sample, &ask).await);
+    }
+    row(shape.name, subject, samples)
+}
+
 /// Runs all tasks for about `length`, one request after another in each.
 async fn sample<A, F>(server: &Server, shape: Shape, length: Duration, ask: &A) -> Sample
 where
