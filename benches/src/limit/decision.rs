@@ -1,5 +1,7 @@
 //! Decisions without a layer, through each library's own API, on a key that is a `String`.
 
+mod floor;
+
 use std::future::Future;
 use std::hint::black_box;
 use std::pin::pin;
@@ -8,8 +10,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use governor::DefaultKeyedRateLimiter;
+use tokio::time::Instant;
 use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
 
+use self::floor::{CLOCK, FLOOR, Floor};
 use super::{governors_plenty, plenty, together::together};
 use crate::measure::{Case, Figure, Subject};
 use crate::report::OURS;
@@ -30,18 +34,22 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new(
             HOT,
             Figure::Call,
-            vec![ours_hot(), governor_hot().goal(0.8)],
+            vec![ours_hot(), governor_hot().goal(0.8), floor_hot(), clock()],
         ),
         Case::new(ALGORITHMS, Figure::Call, by_algorithm()),
         Case::new(
             MANY,
             Figure::Access,
-            vec![ours_many(), governor_many().goal(0.4)],
+            vec![ours_many(), governor_many().goal(0.4), floor_many()],
         ),
         Case::new(
             TOGETHER,
             Figure::Throughput,
-            vec![ours_together(), governor_together().goal(1.0 / 2.5)],
+            vec![
+                ours_together(),
+                governor_together().goal(0.5),
+                floor_together(),
+            ],
         ),
         Case::new(
             RESIDENT,
@@ -128,6 +136,24 @@ fn governor_hot() -> Subject {
     })
 }
 
+fn floor_hot() -> Subject {
+    let (floor, key) = (Floor::new(100_000), name(42));
+    Subject::looping(FLOOR, move |calls| {
+        for _ in 0..calls {
+            black_box(&floor).charge(black_box(&key));
+        }
+    })
+}
+
+/// Only reads the clock.
+fn clock() -> Subject {
+    Subject::looping(CLOCK, |calls| {
+        for _ in 0..calls {
+            black_box(Instant::now());
+        }
+    })
+}
+
 fn ours_together() -> Subject {
     let shared = Arc::new((limiter(100_000), name(42)));
     together(OURS, move |calls| {
@@ -142,6 +168,15 @@ fn governor_together() -> Subject {
     together(GOVERNOR, move |calls| {
         for _ in 0..calls {
             check_governor(black_box(&shared.0), black_box(&shared.1));
+        }
+    })
+}
+
+fn floor_together() -> Subject {
+    let shared = Arc::new((Floor::new(100_000), name(42)));
+    together(FLOOR, move |calls| {
+        for _ in 0..calls {
+            black_box(&shared.0).charge(black_box(&shared.1));
         }
     })
 }
@@ -194,6 +229,18 @@ fn governor_many() -> Subject {
         for _ in 0..calls {
             let (limiter, key) = many.next();
             check_governor(black_box(limiter), black_box(key));
+        }
+    })
+}
+
+fn floor_many() -> Subject {
+    let mut many = None;
+    Subject::looping(FLOOR, move |calls| {
+        let make = || Many::new(KEYS, Floor::new(KEYS), |floor, key| floor.charge(key));
+        let many = many.get_or_insert_with(make);
+        for _ in 0..calls {
+            let (floor, key) = many.next();
+            black_box(floor).charge(black_box(key));
         }
     })
 }
