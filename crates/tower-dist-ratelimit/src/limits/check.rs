@@ -27,12 +27,12 @@ pub(crate) struct Check {
 /// A pending decision: first the quota look-ups, if there are any, then the query of the backend. Each of the two has
 /// the whole timeout, so a slow look-up takes no time from the backend.
 pub(super) enum Waiting {
-    Quotas(QuotaLookups),
+    /// The quota look-ups, each with the index of its charge in the check.
+    Quotas(Vec<(usize, QuotaLookup)>),
     Backend(Timeout<JointDecision>, Permit),
 }
 
-/// The pending quota look-ups, each with the index of its charge in the check.
-pub(crate) type QuotaLookups = Vec<(usize, Timeout<Option<Quota>>)>;
+type QuotaLookup = Timeout<Option<Quota>>;
 
 /// The charge of one policy that applies to the request.
 #[derive(Clone)]
@@ -103,6 +103,16 @@ impl Check {
     #[inline]
     pub(crate) fn keys(&self) -> &[u8] {
         self.sink.bytes()
+    }
+
+    /// Adds a quota look-up for the next charge.
+    #[cold]
+    pub(super) fn look_up(&mut self, quota: QuotaLookup) {
+        let lookup = (self.charges.len(), quota);
+        match &mut self.waiting {
+            Some(Waiting::Quotas(lookups)) => lookups.push(lookup),
+            _ => self.waiting = Some(Waiting::Quotas(vec![lookup])),
+        }
     }
 
     #[inline]

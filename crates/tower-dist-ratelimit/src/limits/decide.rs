@@ -4,10 +4,7 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    Applies, Check, Limits, Outcome, PolicyCharge, Rule,
-    check::{QuotaLookups, Waiting},
-};
+use super::{Applies, Check, Limits, Outcome, PolicyCharge, Rule, check::Waiting};
 use crate::{
     Decided, Decision, Decisions, Event, Quota, Reason, Rejection, Source,
     backend::{Answer, BackendError, JointDecision, Timeout},
@@ -37,11 +34,8 @@ impl Limits {
         apply: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
     ) -> Outcome {
         match self.prepare(check, apply) {
-            Ok(lookups) if lookups.is_empty() => self.decide_charges(check),
-            Ok(lookups) => {
-                check.waiting = Some(Waiting::Quotas(lookups));
-                Outcome::Later
-            }
+            Ok(()) if check.waiting.is_none() => self.decide_charges(check),
+            Ok(()) => Outcome::Later,
             Err(reason) => Outcome::Reject(reason),
         }
     }
@@ -80,15 +74,14 @@ impl Limits {
         outcome
     }
 
-    /// Collects the charges of a request and returns the quota look-ups that are still needed. Fails if a policy
-    /// rejects the request because its key is missing.
+    /// Collects the charges of a request and the quota look-ups that are still needed. Fails if a policy rejects the
+    /// request because its key is missing.
     #[inline(always)]
     pub(crate) fn prepare(
         &self,
         check: &mut Check,
         mut apply: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
-    ) -> Result<QuotaLookups, Reason> {
-        let mut lookups = Vec::new();
+    ) -> Result<(), Reason> {
         for (number, rule) in self.rules.iter().enumerate() {
             let mut asked = PolicyCharge {
                 rule: number,
@@ -99,10 +92,7 @@ impl Limits {
             };
             match apply(rule, &mut check.sink, &mut asked) {
                 Applies::Yes => {}
-                Applies::WithQuota(quota) => {
-                    let quota = Timeout::new(self.timeout, quota);
-                    lookups.push((check.charges.len(), quota));
-                }
+                Applies::WithQuota(quota) => check.look_up(Timeout::new(self.timeout, quota)),
                 Applies::No => continue,
                 Applies::Rejects(reason) => {
                     check.charges.clear();
@@ -112,7 +102,7 @@ impl Limits {
             }
             check.charges.push(asked);
         }
-        Ok(lookups)
+        Ok(())
     }
 
     /// Decides on the charges of a request. The timeout of the backend starts now.
