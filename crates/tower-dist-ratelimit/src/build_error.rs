@@ -102,13 +102,11 @@ impl fmt::Display for BuildError {
         if let Some(policy) = &self.policy {
             write!(f, "policy {policy:?}: ")?;
         }
-        let Self {
-            field,
-            value,
-            bound,
-            ..
-        } = self;
-        write!(f, "{field} is {value}, but must be {bound}")
+        write!(
+            f,
+            "{} is {}, but must be {}",
+            self.field, self.value, self.bound
+        )
     }
 }
 

@@ -15,6 +15,7 @@ pub use self::{
     future::CallFuture,
 };
 use crate::backend::{Backend, BackendError};
+use crate::limits::Settings;
 
 /// Limits requests of any type to a service, such as jobs, messages or queries.
 ///
@@ -50,7 +51,7 @@ pub struct CallLimitLayer<Req, M = Rejecting> {
 impl<Req> CallLimitLayer<Req> {
     /// Returns a builder of a layer with this backend.
     pub fn builder(backend: impl Backend) -> CallLimitLayerBuilder<Req> {
-        CallLimitLayerBuilder::new(Arc::new(backend))
+        CallLimitLayerBuilder::new(Settings::new(backend))
     }
 }
 

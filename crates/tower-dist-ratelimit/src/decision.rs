@@ -79,6 +79,12 @@ impl Decision {
         !self.allowed && self.source.has_counted()
     }
 
+    /// Returns this decision with another source.
+    pub(crate) fn by(mut self, source: Source) -> Self {
+        self.source = source;
+        self
+    }
+
     /// Returns a decision that rejects the request. Without a `retry_after` the request can never pass. For
     /// implementations of [`Backend`](crate::backend::Backend).
     #[must_use]

@@ -139,9 +139,8 @@ impl Denials {
 
     fn place(&self, tag: u64) -> MutexGuard<'_, Option<Box<Denial>>> {
         let number = usize::try_from(tag % PLACES as u64).unwrap_or_default();
-        self.places[number]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        let place = self.places[number].lock();
+        place.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// If a remembered rejection applies, writes its decisions to `out` and returns `true`.
@@ -161,10 +160,8 @@ impl Denials {
             let Some(terms) = Terms::of(&self.terms, charge) else {
                 return false;
             };
-            *out = Decision {
-                source: Source::DenyCache,
-                ..denial.decision(number, charge.cost, terms, lookup.sent)
-            };
+            let decision = denial.decision(number, charge.cost, terms, lookup.sent);
+            *out = decision.by(Source::DenyCache);
         }
         true
     }
@@ -178,10 +175,8 @@ impl Denials {
                 .take_if(|denial| denial.lookup.tag == lookup.tag);
             return;
         }
-        let is_complete = decisions.len() == costs.len()
-            && decisions
-                .iter()
-                .all(|one| matches!(one.source, Source::Backend));
+        let by_backend = |one: &Decision| matches!(one.source, Source::Backend);
+        let is_complete = decisions.len() == costs.len() && decisions.iter().all(by_backend);
         if verdict.allowed || !is_complete {
             return;
         }

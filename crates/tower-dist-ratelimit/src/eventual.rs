@@ -175,11 +175,8 @@ impl Eventual {
             let keys = policy.keys();
             let has_room = charge.key.len() <= OwnedCharge::LONGEST_KEY
                 && (keys.len() < MAX_KEYS || keys.contains_key(charge.key));
-            has_room.then_some(Charge {
-                policy: policy.own,
-                up_to: charge.cost,
-                ..*charge
-            })
+            let own = Charge::new(policy.own, charge.key, charge.cost);
+            has_room.then_some(own.with(charge.quota))
         });
         own.collect()
     }

@@ -9,9 +9,11 @@ mod recovery;
 
 use std::{
     collections::hash_map::RandomState,
-    fmt,
     hash::BuildHasher,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -24,7 +26,9 @@ use self::{
     pauses::Pauses,
     recovery::Recovery,
 };
-use crate::{BuildError, Event, Policy, backend::BackendError, observe::Emitter};
+use crate::{
+    BuildError, Event, Policy, backend::BackendError, background::Background, observe::Emitter,
+};
 
 /// The circuit breaker, the failure mode, and the recovery after an outage.
 pub(crate) struct Failover {
@@ -38,30 +42,28 @@ pub(crate) struct Failover {
     recovery: Recovery,
     /// After an outage, the maximum time between the returns of the first and the last process to the backend.
     return_spread: Duration,
-    pub(crate) on_failure: OnFailure,
-}
-
-/// The failure mode, with its state.
-pub(crate) enum OnFailure {
-    Open,
-    Closed,
-    /// Boxed, because the fallback is large and rarely used.
-    Local(Box<Fallback>),
+    /// The name of the failure mode, for log lines.
+    mode: &'static str,
+    /// Decides while the backend fails, if the mode is local.
+    pub(crate) fallback: Option<Fallback>,
+    /// Corrections of charges in flight to the backend. They run in the background, because a dropped response cannot wait
+    /// for them. Dropping the layer cancels them.
+    pub(crate) corrections: Background,
+    pub(crate) lost_corrections: Arc<AtomicU64>,
 }
 
 impl Failover {
     pub(crate) fn new(
-        on_error: FailureMode,
+        mode: FailureMode,
         timeout: Duration,
         policies: &[Policy],
-        is_remote: bool,
         emitter: Emitter,
     ) -> Result<Self, BuildError> {
-        let on_failure = match on_error {
-            FailureMode::Open => OnFailure::Open,
-            FailureMode::Closed => OnFailure::Closed,
+        let (mode, fallback) = match mode {
+            FailureMode::Open => ("Open", None),
+            FailureMode::Closed => ("Closed", None),
             FailureMode::Local { instances } => {
-                OnFailure::Local(Box::new(Fallback::new(policies, instances, is_remote)?))
+                ("Local", Some(Fallback::new(policies, instances)?))
             }
         };
         Ok(Self {
@@ -71,7 +73,10 @@ impl Failover {
             answers_later: AtomicBool::new(false),
             recovery: Recovery::default(),
             return_spread: Pauses::new(timeout).return_spread(),
-            on_failure,
+            mode,
+            fallback,
+            corrections: Background::default(),
+            lost_corrections: Arc::default(),
         })
     }
 
@@ -79,9 +84,8 @@ impl Failover {
     /// a time.
     #[inline]
     pub(crate) fn permit(&self) -> Result<Permit, BackendError> {
-        self.breaker
-            .permit(|| self.now())
-            .map_err(|_| BackendError::circuit_open())
+        let permit = self.breaker.permit(|| self.now());
+        permit.map_err(|_| BackendError::circuit_open())
     }
 
     /// Returns the time until the next probe, or `None` while the circuit is closed.
@@ -92,8 +96,8 @@ impl Failover {
     /// If the process has recently returned to the backend, returns its share, and whether requests are charged to the share
     /// in addition to the backend.
     pub(crate) fn recovering(&self) -> Option<(&Fallback, bool)> {
-        match &self.on_failure {
-            OnFailure::Local(fallback) if !self.recovery.is_over() => {
+        match &self.fallback {
+            Some(fallback) if !self.recovery.is_over() => {
                 let is_shared = self.recovery.is_shared(self.now())?;
                 Some((fallback, is_shared))
             }
@@ -125,7 +129,7 @@ impl Failover {
     pub(crate) fn answered(&self, permit: Permit, forget: bool) {
         // The recovery begins before the circuit closes, so that each request that finds the circuit closed is also
         // charged to the share.
-        if let (Permit::Probe(_), OnFailure::Local(fallback)) = (permit, &self.on_failure) {
+        if let (Permit::Probe(_), Some(fallback)) = (permit, &self.fallback) {
             let retention = fallback.retention();
             self.recovery
                 .returned(self.now(), self.return_spread, retention);
@@ -142,10 +146,12 @@ impl Failover {
 
     /// Logs and emits changes of the circuit, not every failure.
     fn report(&self, change: Option<Change>, error: Option<&BackendError>) {
+        #[cfg(not(feature = "tracing"))]
+        let _ = self.mode;
         match (change, error) {
             (Some(Change::Opened), Some(error)) => {
                 #[cfg(feature = "tracing")]
-                tracing::warn!(name = self.emitter.name(), %error, failure_mode = ?self.on_failure, "rate-limit circuit opened: the failure mode decides");
+                tracing::warn!(name = self.emitter.name(), %error, failure_mode = %self.mode, "rate-limit circuit opened: the failure mode decides");
                 self.emitter.emit(|| Event::CircuitOpened(error));
             }
             (Some(Change::Closed), _) => {
@@ -162,15 +168,5 @@ impl Failover {
 
     fn now(&self) -> Duration {
         Instant::now().saturating_duration_since(self.created)
-    }
-}
-
-impl fmt::Debug for OnFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Open => "Open",
-            Self::Closed => "Closed",
-            Self::Local(_) => "Local",
-        })
     }
 }

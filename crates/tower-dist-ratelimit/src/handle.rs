@@ -90,15 +90,16 @@ impl RateLimitHandle {
                 charged: Mutex::new(charged.then_some(asked.cost)),
             })
         });
-        Self {
-            charges: charges.collect(),
-        }
+        let charges = charges.collect();
+        Self { charges }
     }
 
     /// Adds the charges of the outer layers.
     pub(crate) fn within(mut self, outer: Option<Self>) -> Self {
-        self.charges
-            .extend(outer.into_iter().flat_map(|outer| outer.charges));
+        // Pushed one by one, because `extend` takes two kilobytes of code.
+        for charge in outer.iter().flat_map(|outer| &outer.charges) {
+            self.charges.push(Arc::clone(charge));
+        }
         self
     }
 

@@ -22,9 +22,8 @@ use crate::{
 /// A user's function that returns whether a request is exempt.
 pub(crate) type Exempt = Box<dyn Fn(RequestParts<'_>) -> bool + Send + Sync>;
 
-/// A user's function that returns whether to refund a request. Its argument is the response, or `None` if the inner service
-/// failed.
-pub(crate) type RefundWhen = Box<dyn Fn(Option<ResponseHead<'_>>) -> bool + Send + Sync>;
+/// Refunds a request if a user's function asks for it. The argument is the response, or `None` if the inner service failed.
+pub(crate) type RefundWhen = Box<dyn Fn(&RateLimitHandle, Option<ResponseHead<'_>>) + Send + Sync>;
 
 /// The settings and the state of one HTTP layer, shared by all its services.
 pub(crate) struct HttpLimits {

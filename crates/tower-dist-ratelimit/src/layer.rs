@@ -16,7 +16,7 @@ use crate::{
     ProblemJson, RejectionResponse,
     backend::{Backend, BackendError},
     http::HttpLimits,
-    limits::Check,
+    limits::{Check, Settings},
 };
 
 /// Limits the rate of HTTP requests to a service.
@@ -41,7 +41,7 @@ pub struct RateLimitLayer<R = ProblemJson> {
 impl RateLimitLayer {
     /// Returns a builder of a layer that keeps its counts in this backend.
     pub fn builder(backend: impl Backend) -> RateLimitLayerBuilder {
-        RateLimitLayerBuilder::new(Arc::new(backend))
+        RateLimitLayerBuilder::new(Settings::new(backend))
     }
 }
 
@@ -52,7 +52,7 @@ impl<R> RateLimitLayer<R> {
     /// See [`RateLimitHandle`](crate::RateLimitHandle).
     #[must_use]
     pub fn lost_corrections(&self) -> u64 {
-        self.http.limits.lost_corrections()
+        self.http.limits.guard.lost_corrections()
     }
 
     /// Returns the unused tokens of [leases](crate::Consistency::Leased) before this instance shuts down. See

@@ -12,11 +12,10 @@ use smallvec::SmallVec;
 pub use self::builder::LimiterBuilder;
 use self::check::CheckFuture;
 use crate::{
-    BuildError, Decided, Decision, Policy, Quota, Source,
+    BuildError, Decided, Decision, FailureMode, Policy, Quota, Source,
     backend::{Answer, Backend, BackendError, Charge, Timeout},
-    failover::OnFailure,
     key::{IntoKey, KeySink},
-    limits::{Applies, Check, Limits, Outcome, PolicyCharge, Rule},
+    limits::{Applies, Check, Limits, Outcome, PolicyCharge, Rule, Settings},
 };
 
 /// A limit for code without HTTP and tower. The caller passes the key and handles the decision.
@@ -69,7 +68,7 @@ impl Limiter {
 
     /// Returns a builder, for more policies or settings.
     pub fn builder(backend: impl Backend, policy: Policy) -> LimiterBuilder {
-        LimiterBuilder::new(Arc::new(backend), policy)
+        LimiterBuilder::new(Settings::new(backend), policy)
     }
 }
 
@@ -229,8 +228,8 @@ impl Limiter {
         delta: i64,
     ) -> Result<(), BackendError> {
         let limits = &*self.limits;
-        let source = match limits.failover.on_failure {
-            OnFailure::Local(_) if limits.failover.open_for().is_some() => Source::Local,
+        let source = match limits.failure_mode {
+            FailureMode::Local { .. } if limits.guard.open_for().is_some() => Source::Local,
             _ => Source::Backend,
         };
         let answer = {
@@ -257,12 +256,12 @@ impl Limiter {
         let done = {
             let sink = sink_of(key);
             let charges = self.charges(&sink, 0);
-            if let OnFailure::Local(fallback) = &limits.failover.on_failure {
+            if let Some(fallback) = limits.guard.fallback() {
                 for (number, charge) in &charges {
                     fallback.reset(*number, charge.key);
                 }
             }
-            if limits.failover.open_for().is_some() {
+            if limits.guard.open_for().is_some() {
                 return Err(BackendError::circuit_open());
             }
             let resets = charges.iter();

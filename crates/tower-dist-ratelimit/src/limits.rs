@@ -1,6 +1,7 @@
 mod check;
 mod corrections;
 mod decide;
+mod guard;
 mod pending;
 mod rule;
 
@@ -10,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use self::corrections::Corrections;
+use self::guard::{Guard, Unguarded};
 pub(crate) use self::{
     check::{Check, PolicyCharge},
     pending::Pending,
@@ -19,7 +20,6 @@ pub(crate) use self::{
 use crate::{
     BuildError, Consistency, FailureMode, Policy, Reason,
     backend::{Backend, BackendError, DEFAULT_TIMEOUT, Memory, PolicyId, SinglePolicy},
-    deny::DenyCache,
     eventual::Eventual,
     failover::Failover,
     lease::Leasing,
@@ -37,11 +37,11 @@ pub(crate) struct Limits {
     leasing: Option<Arc<Leasing>>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) timeout: Duration,
-    pub(crate) failover: Failover,
+    pub(crate) failure_mode: FailureMode,
+    pub(crate) guard: Box<dyn Guard>,
     pub(crate) shadow: bool,
     pub(crate) emitter: Emitter,
     warned_of_late_quotas: Once,
-    corrections: Corrections,
 }
 
 /// The settings of every form of limit.
@@ -53,6 +53,9 @@ pub(crate) struct Settings {
     /// Wraps the backend for the consistency. `None` if the user sets no consistency, so that such a binary contains neither
     /// leases nor eventual decisions.
     wrap: Option<Wrap>,
+    /// Builds the guard of a backend that can fail. `None` for a backend in this process without leases and eventual decisions, so
+    /// that such a binary contains neither the failure modes nor the deny cache.
+    guard: Option<NewGuard>,
     pub(crate) deny_cache: bool,
     pub(crate) shadow: bool,
     pub(crate) emitter: Emitter,
@@ -67,6 +70,12 @@ type Wrap = fn(
     &[PolicyId],
     Duration,
 ) -> Result<(Arc<dyn Backend>, Option<Arc<Leasing>>), BuildError>;
+
+type NewGuard = fn(FailureMode, Duration, &[Policy], Emitter) -> Result<Box<dyn Guard>, BuildError>;
+
+/// Builds the guard of a backend that can fail.
+const GUARDED: NewGuard =
+    |mode, time, policies, emitter| Ok(Box::new(Failover::new(mode, time, policies, emitter)?));
 
 /// The outcome of a request.
 #[derive(Clone, Copy)]
@@ -97,25 +106,25 @@ impl Limits {
     pub(crate) async fn return_leases(&self) -> Result<(), BackendError> {
         match &self.leasing {
             None => Ok(()),
-            Some(_) if self.failover.open_for().is_some() => Err(BackendError::circuit_open()),
+            Some(_) if self.guard.open_for().is_some() => Err(BackendError::circuit_open()),
             Some(leasing) => leasing.give_back().await,
         }
     }
 
     /// Returns the time for which an allowed request waits in leaky queues. Zero in shadow mode.
     pub(crate) fn delay(&self, check: &Check) -> Duration {
-        if self.shadow {
-            Duration::ZERO
-        } else {
-            check.delay()
+        match self.shadow {
+            true => Duration::ZERO,
+            false => check.delay(),
         }
     }
 }
 
 impl Settings {
-    pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
+    pub(crate) fn new(backend: impl Backend) -> Self {
         Self {
-            backend,
+            guard: backend.is_remote().then_some(GUARDED),
+            backend: Arc::new(backend),
             failure_mode: FailureMode::default(),
             timeout: DEFAULT_TIMEOUT,
             consistency: Consistency::default(),
@@ -128,6 +137,7 @@ impl Settings {
 
     pub(crate) fn set_consistency(&mut self, consistency: Consistency) {
         self.consistency = consistency;
+        self.guard = Some(GUARDED);
         self.wrap = Some(|consistency, backend, policies, ids, timeout| {
             Ok(match consistency {
                 Consistency::Exact => (backend, None),
@@ -146,11 +156,10 @@ impl Settings {
     /// Checks the policies and registers them with the backend.
     pub(crate) fn build(self, policies: Vec<Policy>) -> Result<Limits, BuildError> {
         let (mut backend, timeout, consistency) = (self.backend, self.timeout, self.consistency);
-        if timeout.is_zero() || timeout > MAX_TIMEOUT {
-            let value = format!("{timeout:?}");
-            let bound = format!("above 0 and at most {MAX_TIMEOUT:?}");
-            return Err(BuildError::new("backend_timeout", value, bound));
-        }
+        let is_valid = !timeout.is_zero() && timeout <= MAX_TIMEOUT;
+        let value = format!("{timeout:?}");
+        let bound = format!("above 0 and at most {MAX_TIMEOUT:?}");
+        BuildError::ensure(is_valid, "backend_timeout", value, bound)?;
         self.failure_mode.check()?;
         consistency.check()?;
         check(&*backend, &policies)?;
@@ -158,13 +167,10 @@ impl Settings {
             let bound = "exact or eventual with several policies";
             return Err(BuildError::new("consistency", "leased", bound));
         }
-        let failover = Failover::new(
-            self.failure_mode,
-            timeout,
-            &policies,
-            backend.is_remote(),
-            self.emitter.clone(),
-        )?;
+        let guard = match self.guard {
+            None => Box::new(Unguarded),
+            Some(guard) => guard(self.failure_mode, timeout, &policies, self.emitter.clone())?,
+        };
         if let Consistency::Eventual(_) = consistency {
             // The local copy of the counts is a memory, which can reject a policy, too.
             register(&Memory::default(), &policies)?;
@@ -172,7 +178,7 @@ impl Settings {
         // Registration is the last step that can fail, so a failed build has registered nothing.
         let ids = register_checked(&*backend, &policies)?;
         if self.deny_cache && backend.is_remote() {
-            backend = Arc::new(DenyCache::new(backend, &policies, &ids));
+            backend = guard.cache(backend, &policies, &ids);
         }
         let (backend, leasing) = match self.wrap {
             None => (backend, None),
@@ -191,11 +197,11 @@ impl Settings {
             backend,
             leasing,
             timeout,
-            failover,
+            failure_mode: self.failure_mode,
+            guard,
             shadow: self.shadow,
             emitter: self.emitter,
             warned_of_late_quotas: Once::new(),
-            corrections: Corrections::default(),
         })
     }
 }

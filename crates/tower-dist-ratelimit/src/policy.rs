@@ -10,7 +10,7 @@ pub use request_policy::RequestPolicy;
 
 use crate::{
     BuildError, Quota,
-    backend::{BackendError, BoxFuture},
+    backend::{BackendError, BoxFuture, NewStore, Store, any_store, bucket_store},
     key::{IntoKey, KeyExtractor, KeySink, RequestParts},
 };
 
@@ -78,6 +78,8 @@ pub struct Policy {
     pub(crate) missing_key: Option<MissingKey>,
     pub(crate) dynamic: Option<DynamicQuota>,
     pub(crate) hidden: bool,
+    /// Builds the store of the policy in a [`Memory`](crate::backend::Memory).
+    store: NewStore,
 }
 
 /// The part of a policy that the backend knows.
@@ -108,6 +110,7 @@ impl Policy {
             missing_key: None,
             dynamic: None,
             hidden: false,
+            store: bucket_store,
         }
     }
 
@@ -115,8 +118,9 @@ impl Policy {
     /// limit rejects a request that would overflow the bucket. The capacity is the quota's burst.
     ///
     /// It admits exactly the requests that a token bucket admits.
-    pub fn leaky_bucket(self) -> Self {
-        self.counted(Algorithm::LeakyBucket)
+    pub fn leaky_bucket(mut self) -> Self {
+        self.backend.algorithm = Algorithm::LeakyBucket;
+        self
     }
 
     /// Counts with a leaky bucket as a queue. Requests pass one at a time, `window / limit` apart for each token of their
@@ -129,8 +133,9 @@ impl Policy {
     /// If a caller drops a request while it waits, the place stays empty, because later requests already have their
     /// times. A refund by a [handle](crate::RateLimitHandle) or a [`Limiter`](crate::Limiter::refund) moves only the
     /// next new request forward: it can pass at the same time as the last waiting request.
-    pub fn leaky_queue(self, max_wait: Duration) -> Self {
-        self.counted(Algorithm::LeakyQueue { max_wait })
+    pub fn leaky_queue(mut self, max_wait: Duration) -> Self {
+        self.backend.algorithm = Algorithm::LeakyQueue { max_wait };
+        self
     }
 
     /// Counts in windows that start at the same time for all keys. The backend's clock determines these times. In
@@ -203,6 +208,7 @@ impl Policy {
     /// ```
     pub fn counted(mut self, algorithm: Algorithm) -> Self {
         self.backend.algorithm = algorithm;
+        self.store = any_store;
         self
     }
 
@@ -219,6 +225,7 @@ impl Policy {
     /// rejected request writes its key if its quota differs from the previous one.
     pub fn dynamic_quotas(mut self) -> Self {
         self.backend.dynamic_quotas = true;
+        self.store = any_store;
         self
     }
 
@@ -469,7 +476,8 @@ impl Policy {
     /// Gives each key its own quota, like [`quota_by`](Self::quota_by), with an asynchronous look-up, such as in a database.
     ///
     /// The look-up must finish within the layer's [timeout](crate::RateLimitLayerBuilder::backend_timeout). If the look-up times
-    /// out, [`FailureMode`](crate::FailureMode) decides. After the look-up the backend has the same time again, so a slow look-up
+    /// out, [`FailureMode`](crate::FailureMode) decides; over a [`Memory`](crate::backend::Memory),
+    /// [`Local`](crate::FailureMode::Local) means the policy's own quota. After the look-up the backend has the same time again, so a slow look-up
     /// never opens the backend's circuit. During the look-up the request occupies the ready inner service, so keep the quotas
     /// in a cache.
     ///
@@ -535,6 +543,13 @@ impl Policy {
     #[must_use]
     pub fn has_dynamic_quotas(&self) -> bool {
         self.backend.dynamic_quotas
+    }
+
+    /// Builds the store of the policy for at most this number of keys.
+    pub(crate) fn new_store(&self, capacity: usize) -> Result<Arc<dyn Store>, BuildError> {
+        let (algorithm, quota) = (self.algorithm(), self.quota());
+        (self.store)(algorithm, quota, self.has_dynamic_quotas(), capacity)
+            .map_err(|error| error.in_policy(self.name()))
     }
 
     /// Returns the key's explanation of how to configure the server.

@@ -24,13 +24,9 @@ pub(crate) fn check(backend: &dyn Backend, policies: &[Policy]) -> Result<(), Bu
         policy.check()?;
         let name = policy.name();
         let is_new = policies[..number].iter().all(|other| other.name() != name);
-        BuildError::ensure(
-            is_new,
-            "name",
-            format_args!("{name:?}"),
-            "another for each policy",
-        )
-        .map_err(|error| error.in_policy(name))?;
+        let value = format!("{name:?}");
+        BuildError::ensure(is_new, "name", value, "another for each policy")
+            .map_err(|error| error.in_policy(name))?;
     }
     Ok(())
 }

@@ -17,6 +17,19 @@ pub enum Answer {
     Later(BoxFuture<'static, Result<JointDecision, BackendError>>),
 }
 
+impl Answer {
+    /// Returns the answer of a backend that never answers later, such as a [`Memory`](super::Memory).
+    pub(crate) fn immediate(self) -> Result<bool, BackendError> {
+        match self {
+            Self::Done(allowed) => Ok(allowed),
+            Self::Failed(error) => Err(error),
+            Self::Later(_) => Err(BackendError::new(
+                "the backend is not remote, but answers later",
+            )),
+        }
+    }
+}
+
 impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -75,20 +75,20 @@ impl<'a> Charge<'a> {
 
     /// The same charge with a maximum grant of `tokens`.
     #[must_use]
-    pub const fn up_to(self, tokens: u64) -> Self {
-        Self {
-            up_to: tokens,
-            ..self
-        }
+    pub const fn up_to(mut self, tokens: u64) -> Self {
+        self.up_to = tokens;
+        self
     }
 
     /// The same charge under this quota.
     #[must_use]
     pub const fn quota(self, quota: Quota) -> Self {
-        Self {
-            quota: Some(quota),
-            ..self
-        }
+        self.with(Some(quota))
+    }
+
+    pub(crate) const fn with(mut self, quota: Option<Quota>) -> Self {
+        self.quota = quota;
+        self
     }
 }
 
@@ -114,9 +114,6 @@ impl OwnedCharge {
     }
 
     pub(crate) fn charge(&self, cost: u64) -> Charge<'_> {
-        Charge {
-            quota: self.quota,
-            ..Charge::new(self.policy, &self.key, cost)
-        }
+        Charge::new(self.policy, &self.key, cost).with(self.quota)
     }
 }

@@ -6,6 +6,7 @@ mod sharded_table;
 mod single_policy;
 mod slots;
 mod store;
+mod stores;
 mod sync;
 
 use std::{
@@ -16,17 +17,14 @@ use std::{
 
 use smallvec::SmallVec;
 
-pub(crate) use self::single_policy::SinglePolicy;
-use self::{
-    atomic_table::AtomicTable, context::MemoryContext, fingerprint::Fingerprint,
-    sharded_table::ShardedTable, store::Store,
+pub(crate) use self::store::Store;
+use self::{context::MemoryContext, fingerprint::Fingerprint};
+pub(crate) use self::{
+    single_policy::SinglePolicy,
+    stores::{NewStore, any_store, bucket_store},
 };
 use super::{Answer, Backend, BackendError, BoxFuture, Charge, PolicyId, Registry};
-use crate::{
-    Algorithm, BuildError, Decision, Policy,
-    algorithm::{Bucket, FixedWindow, MAX_LOG, OneNumber, Take},
-    arithmetic::Limit,
-};
+use crate::{BuildError, Decision, Policy, algorithm::Take};
 
 /// Number of locks. More than a machine has cores, so that two requests seldom wait for the same lock.
 const LOCKS: usize = 256;
@@ -271,16 +269,15 @@ impl Memory {
 }
 
 impl Backend for Memory {
+    #[inline]
     fn is_remote(&self) -> bool {
         false
     }
 
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         let table = |policy: &Policy| {
-            let store =
-                store(policy, self.capacity).map_err(|error| error.in_policy(policy.name()))?;
             Ok(PolicyStore {
-                store,
+                store: policy.new_store(self.capacity)?,
                 in_set: policies.len() > 1,
                 dynamic_quotas: policy.has_dynamic_quotas(),
             })
@@ -323,32 +320,4 @@ impl fmt::Debug for Memory {
             .field("capacity", &self.capacity)
             .finish_non_exhaustive()
     }
-}
-
-/// Returns the store that a policy's algorithm needs.
-///
-/// # Errors
-///
-/// A quota that the algorithm cannot count; no memory.
-fn store(policy: &Policy, capacity: usize) -> Result<Arc<dyn Store>, BuildError> {
-    let (quota, is_dynamic) = (policy.quota(), policy.has_dynamic_quotas());
-    match policy.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket if !is_dynamic => {
-            numbers(Bucket::new(quota, None)?, capacity)
-        }
-        Algorithm::LeakyQueue { max_wait } if !is_dynamic => {
-            numbers(Bucket::new(quota, Some(max_wait))?, capacity)
-        }
-        Algorithm::FixedWindow { staggered } => {
-            numbers(FixedWindow::new(quota, staggered)?, capacity)
-        }
-        algorithm => {
-            let limit = Limit::with_longest_log(algorithm, quota, MAX_LOG)?;
-            Ok(Arc::new(ShardedTable::new(limit.arithmetic, capacity)?))
-        }
-    }
-}
-
-fn numbers(arithmetic: impl OneNumber, capacity: usize) -> Result<Arc<dyn Store>, BuildError> {
-    Ok(Arc::new(AtomicTable::new(arithmetic, capacity)?))
 }

@@ -72,10 +72,8 @@ impl<S> Registry<S> {
         policies: &[Policy],
         prepare: impl FnOnce() -> Result<S, BuildError>,
     ) -> Result<Vec<PolicyId>, BuildError> {
-        let (number, bound) = (
-            policies.len(),
-            format!("at most {PLACES} with this backend"),
-        );
+        let number = policies.len();
+        let bound = format!("at most {PLACES} with this backend");
         BuildError::ensure(number <= PLACES, "number of policies", number, bound)?;
         let set: Box<[_]> = policies.iter().map(|one| one.backend.clone()).collect();
         let mut len = self.len.lock().unwrap_or_else(PoisonError::into_inner);

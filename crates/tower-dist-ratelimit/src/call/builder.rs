@@ -2,8 +2,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{CallLimitLayer, CallLimits};
 use crate::{
-    BuildError, Consistency, FailureMode, RequestPolicy, backend::Backend, limits::Settings,
-    setters::shared_setters, throttle::WaitQueues,
+    BuildError, Consistency, FailureMode, RequestPolicy, limits::Settings, setters::shared_setters,
+    throttle::WaitQueues,
 };
 
 /// Settings of a [`CallLimitLayer`], or after [`waiting`](Self::waiting) of a [`ThrottleLayer`](crate::ThrottleLayer).
@@ -45,9 +45,9 @@ pub struct Waits {
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 impl<Req> CallLimitLayerBuilder<Req> {
-    pub(super) fn new(backend: Arc<dyn Backend>) -> Self {
+    pub(super) fn new(settings: Settings) -> Self {
         Self {
-            settings: Settings::new(backend),
+            settings,
             policies: Vec::new(),
             mode: Rejecting,
         }
@@ -137,14 +137,12 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
     /// The errors of [`CallLimitLayerBuilder::build`] without waiting, and a `max_wait` or `max_waiters` out of range.
     pub fn build(mut self) -> Result<CallLimitLayer<Req, Waits>, BuildError> {
         let max_wait = self.mode.max_wait;
-        if max_wait.is_zero() || max_wait > MAX_WAIT {
-            let value = format!("{max_wait:?}");
-            let bound = format!("above 0 and at most {MAX_WAIT:?}");
-            return Err(BuildError::new("max_wait", value, bound));
-        }
-        if self.mode.queues.max_waiters == 0 {
-            return Err(BuildError::new("max_waiters", 0, "at least 1"));
-        }
+        let is_valid = !max_wait.is_zero() && max_wait <= MAX_WAIT;
+        let value = format!("{max_wait:?}");
+        let bound = format!("above 0 and at most {MAX_WAIT:?}");
+        BuildError::ensure(is_valid, "max_wait", value, bound)?;
+        let max_waiters = self.mode.queues.max_waiters;
+        BuildError::ensure(max_waiters > 0, "max_waiters", 0, "at least 1")?;
         // Limits the `max_wait` of each leaky queue to the layer's `max_wait`. Otherwise a queue could charge a request
         // that waits too long, and the charge would need a refund.
         let policies = self.policies.into_iter();

@@ -52,10 +52,7 @@ impl Exchange {
     }
 
     fn charge(&self, cost: u64, quota: Option<Quota>) -> Charge<'_> {
-        Charge {
-            quota,
-            ..Charge::new(self.policy.terms.id, &self.key, cost)
-        }
+        Charge::new(self.policy.terms.id, &self.key, cost).with(quota)
     }
 
     /// Reports the tokens that this instance has used, and adopts the fleet's count. A report that may have
@@ -99,10 +96,7 @@ impl Exchange {
         let PolicyUsage { terms, own, .. } = &*self.policy;
         let keys = self.policy.keys();
         let unsent = keys.get(&self.key).map_or(0, |usage| usage.unsent);
-        let own = Charge {
-            policy: *own,
-            ..look
-        };
+        let mut own = Charge::new(*own, look.key, 0).with(look.quota);
         let (memory, mut here) = (&self.shared.memory, Decision::default());
         let Answer::Done(_) = memory.acquire(&[own], slice::from_mut(&mut here)) else {
             return;
@@ -118,10 +112,7 @@ impl Exchange {
         // Tokens that the backend counts as used and the local memory does not.
         let more = used(backend) + i128::from(unsent) - used(&here);
         let delta = i64::try_from(more).unwrap_or(0);
-        let own = Charge {
-            cost: delta.unsigned_abs(),
-            ..own
-        };
+        own.cost = delta.unsigned_abs();
         drop(memory.settle(&[own], delta));
     }
 }

@@ -63,18 +63,16 @@ impl Circuit {
 
     /// Returns the circuit after the outcome of a request that was no probe.
     pub(super) fn count(self, failed: bool, now: Duration, pauses: Pauses, noise: u64) -> Self {
-        match self {
-            Self::Closed(record) => {
-                let record = record.count(failed, now);
-                if failed && record.is_bad() {
-                    let due = now.saturating_add(pauses.after(0, noise));
-                    return Self::Open { probes: 0, due };
-                }
-                Self::Closed(record)
-            }
+        let Self::Closed(record) = self else {
             // The request was sent before the circuit opened, so its outcome says nothing about the time since then.
-            Self::Open { .. } => self,
+            return self;
+        };
+        let record = record.count(failed, now);
+        if failed && record.is_bad() {
+            let due = now.saturating_add(pauses.after(0, noise));
+            return Self::Open { probes: 0, due };
         }
+        Self::Closed(record)
     }
 
     /// Returns the circuit with a probe in flight, or `None` if no probe is due. The next probe is due when the
@@ -93,25 +91,19 @@ impl Circuit {
     }
 
     /// Returns the circuit after its probe has failed. The pause begins now, unless it has already begun.
-    pub(super) fn probe_failed(self, now: Duration, pauses: Pauses, noise: u64) -> Self {
-        match self {
-            Self::Open { probes, due } => Self::Open {
-                probes,
-                due: due.min(now.saturating_add(pauses.after(probes, noise))),
-            },
-            Self::Closed(_) => self,
+    pub(super) fn probe_failed(mut self, now: Duration, pauses: Pauses, noise: u64) -> Self {
+        if let Self::Open { probes, due } = &mut self {
+            *due = (*due).min(now.saturating_add(pauses.after(*probes, noise)));
         }
+        self
     }
 
     /// Returns the circuit after its probe was decided without the backend. The next request becomes the probe.
-    pub(super) fn probe_spared(self, now: Duration) -> Self {
-        match self {
-            Self::Open { probes, .. } => Self::Open {
-                probes: probes.saturating_sub(1),
-                due: now,
-            },
-            Self::Closed(_) => self,
+    pub(super) fn probe_spared(mut self, now: Duration) -> Self {
+        if let Self::Open { probes, due } = &mut self {
+            (*probes, *due) = (probes.saturating_sub(1), now);
         }
+        self
     }
 
     /// Returns the time until the next probe, or `None` if the circuit is closed.

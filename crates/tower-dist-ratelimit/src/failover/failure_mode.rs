@@ -2,7 +2,8 @@ use crate::BuildError;
 
 /// The way to decide a request if the backend fails or exceeds its
 /// [timeout](crate::RateLimitLayerBuilder::backend_timeout), and while the circuit breaker is open. A layer over
-/// [`Memory`](crate::backend::Memory) never needs it.
+/// [`Memory`](crate::backend::Memory) needs it only for a [quota look-up](crate::Policy::quota_by_async) that is late: there, a local
+/// decision applies the policy's own quota.
 ///
 /// - A request that meets a failure waits at most the timeout. It is not sent again, because a late backend may have
 ///   charged it already.

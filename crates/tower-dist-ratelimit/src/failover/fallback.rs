@@ -36,13 +36,8 @@ impl Fallback {
     ///
     /// # Errors
     ///
-    /// Fails if this process cannot count a share. If the backend is local and this process cannot count the whole quota
-    /// either, the error is about the policy, not about the fallback.
-    pub(super) fn new(
-        policies: &[Policy],
-        instances: u32,
-        is_remote: bool,
-    ) -> Result<Self, BuildError> {
+    /// Fails if this process cannot count a share.
+    pub(super) fn new(policies: &[Policy], instances: u32) -> Result<Self, BuildError> {
         let (share, unreported) = (Memory::default(), Memory::default());
         let most = share.max_policies();
         if policies.len() > most {
@@ -55,19 +50,14 @@ impl Fallback {
             .collect();
         let own = policies.iter().zip(&shares).map(|(policy, share)| {
             let own = Policy::new(policy.name(), share.quota).counted(share.algorithm);
-            if share.is_dynamic {
-                own.dynamic_quotas()
-            } else {
-                own
+            match share.is_dynamic {
+                true => own.dynamic_quotas(),
+                false => own,
             }
         });
         let own: Vec<Policy> = own.collect();
         let register = |memory: &Memory| {
-            register::register(memory, &own).map_err(|error| {
-                let whole = (!is_remote).then(|| register::register(&Memory::default(), policies));
-                let whole = whole.and_then(Result::err);
-                whole.unwrap_or_else(|| no_share(instances, &error))
-            })
+            register::register(memory, &own).map_err(|error| no_share(instances, &error))
         };
         register(&unreported)?;
         // Both memories are new, so they assign the same ids.
@@ -95,7 +85,7 @@ impl Fallback {
     ) -> Result<bool, BackendError> {
         let charges = charges.map(|(number, charge)| self.own(number, charge));
         let charges: SmallVec<[Charge<'_>; 4]> = charges.collect();
-        let allowed = now(self.share.acquire(&charges, out))?;
+        let allowed = self.share.acquire(&charges, out).immediate()?;
         for decision in out {
             decision.source = Source::Local;
         }
@@ -120,7 +110,8 @@ impl Fallback {
         let look = self.own(number, Charge { cost: 0, ..charge });
         let mut decision = Decision::default();
         let (looks, decisions) = (slice::from_ref(&look), slice::from_mut(&mut decision));
-        if now(self.unreported.acquire(looks, decisions)).is_err() {
+        let looked = self.unreported.acquire(looks, decisions).immediate();
+        if looked.is_err() {
             return 0;
         }
         let most = match share.algorithm {
@@ -138,16 +129,17 @@ impl Fallback {
         unreported
     }
 
-    /// Corrects a charge that was made here.
-    pub(crate) fn settle(
-        &self,
-        number: usize,
-        charge: Charge<'_>,
-        delta: i64,
-    ) -> Result<(), BackendError> {
-        let own = [self.own(number, charge)];
-        now(self.unreported.settle(&own, delta))?;
-        now(self.share.settle(&own, delta)).map(|_| ())
+    /// Corrects charges that were made here.
+    pub(crate) fn settle(&self, charges: &[(usize, Charge<'_>)], delta: i64) -> Answer {
+        for &(number, charge) in charges {
+            let own = [self.own(number, charge)];
+            let settled = self.unreported.settle(&own, delta).immediate();
+            let settled = settled.and_then(|_| self.share.settle(&own, delta).immediate());
+            if let Err(error) = settled {
+                return Answer::Failed(error);
+            }
+        }
+        Answer::Done(true)
     }
 
     /// Resets the usage of a key in this process.
@@ -161,10 +153,8 @@ impl Fallback {
     /// Returns the charge with the share's id and quota in place of the policy's. The new charge grants exactly its cost.
     fn own<'a>(&self, number: usize, charge: Charge<'a>) -> Charge<'a> {
         let share = &self.shares[number];
-        Charge {
-            quota: charge.quota.map(|quota| share.of(quota)),
-            ..Charge::new(share.id, charge.key, charge.cost)
-        }
+        let quota = charge.quota.map(|quota| share.of(quota));
+        Charge::new(share.id, charge.key, charge.cost).with(quota)
     }
 }
 
@@ -221,14 +211,5 @@ fn no_share(instances: u32, error: &BuildError) -> BuildError {
     match error.policy() {
         Some(policy) => of_share.in_policy(policy),
         None => of_share,
-    }
-}
-
-/// Returns the answer of a [`Memory`], which never answers later.
-fn now(answer: Answer) -> Result<bool, BackendError> {
-    match answer {
-        Answer::Done(allowed) => Ok(allowed),
-        Answer::Failed(error) => Err(error),
-        Answer::Later(_) => Err(BackendError::new("the memory answers later")),
     }
 }

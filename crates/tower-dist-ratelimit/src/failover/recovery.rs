@@ -68,9 +68,8 @@ impl Recovery {
         let (now, until) = (saturating_nanos(now), self.unreported_until.load(Relaxed));
         if until <= now {
             // Fails if the process has returned again meanwhile. Then the new time stays.
-            let _ = self
-                .unreported_until
-                .compare_exchange(until, 0, Relaxed, Relaxed);
+            let end = &self.unreported_until;
+            let _ = end.compare_exchange(until, 0, Relaxed, Relaxed);
             return None;
         }
         Some(now < self.shared_until.load(Relaxed))

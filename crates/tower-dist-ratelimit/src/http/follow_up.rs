@@ -27,9 +27,8 @@ impl FollowUp {
     pub(crate) fn answered(&mut self, response: Option<ResponseHead<'_>>) {
         if let Some(Refund { http, handle }) = self.refund.take().map(|refund| *refund)
             && let Some(refund_when) = &http.answers.refund_when
-            && refund_when(response)
         {
-            handle.settle(0);
+            refund_when(&handle, response);
         }
     }
 

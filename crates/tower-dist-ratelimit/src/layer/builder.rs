@@ -6,7 +6,6 @@ use super::RateLimitLayer;
 use crate::{
     BuildError, Consistency, Decided, FailureMode, GrpcRejection, Policy, ProblemJson, Rejection,
     ResponseHeaders,
-    backend::Backend,
     http::{HttpLimits, HttpSettings, ResponseHead, policies_of},
     key::RequestParts,
     limits::{Check, Settings},
@@ -43,9 +42,9 @@ pub struct RateLimitLayerBuilder<R = ProblemJson> {
 }
 
 impl RateLimitLayerBuilder {
-    pub(super) fn new(backend: Arc<dyn Backend>) -> Self {
+    pub(super) fn new(settings: Settings) -> Self {
         Self {
-            settings: Settings::new(backend),
+            settings,
             policies: Vec::new(),
             answers: HttpSettings::default(),
             headers: Ok(()),
@@ -139,7 +138,11 @@ impl<R> RateLimitLayerBuilder<R> {
     where
         F: Fn(Option<ResponseHead<'_>>) -> bool + Send + Sync + 'static,
     {
-        self.answers.refund_when = Some(Box::new(refund));
+        self.answers.refund_when = Some(Box::new(move |handle, response| {
+            if refund(response) {
+                handle.settle(0);
+            }
+        }));
         self
     }
 

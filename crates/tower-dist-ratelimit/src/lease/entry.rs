@@ -42,19 +42,11 @@ impl Entry {
         if !self.spend(claim) {
             return None;
         }
-        let remaining = self
-            .remaining
-            .load(Relaxed)
-            .saturating_add(self.held(claim.now));
-        *out = Decision {
-            source: Source::Lease,
-            ..Decision::allow(
-                claim.cost,
-                self.limit.load(Relaxed),
-                remaining.min(claim.burst),
-                self.full_after(claim.now),
-            )
-        };
+        let remaining = self.remaining.load(Relaxed);
+        let remaining = remaining.saturating_add(self.held(claim.now));
+        let (limit, full_after) = (self.limit.load(Relaxed), self.full_after(claim.now));
+        let remaining = remaining.min(claim.burst);
+        *out = Decision::allow(claim.cost, limit, remaining, full_after).by(Source::Lease);
         let is_low = self.lasting(claim.now, lease) <= self.low.load(Relaxed);
         Some(is_low && claim.now >= self.not_before.load(Relaxed))
     }
@@ -229,10 +221,8 @@ impl KeyState {
         // A rejected request can find some tokens, but fewer than its cost.
         let remaining = entry.held(claim.now).min(claim.cost - 1);
         let full_after = entry.full_after(claim.now).max(wait);
-        Decision {
-            source: Source::Lease,
-            ..Decision::reject(entry.limit.load(Relaxed), remaining, Some(wait), full_after)
-        }
+        let limit = entry.limit.load(Relaxed);
+        Decision::reject(limit, remaining, Some(wait), full_after).by(Source::Lease)
     }
 
     /// Records tokens that the backend charges outside of the refill. The reported remaining tokens

@@ -2,8 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::Limiter;
 use crate::{
-    BuildError, Consistency, FailureMode, Policy, backend::Backend, limits::Settings,
-    setters::shared_setters,
+    BuildError, Consistency, FailureMode, Policy, limits::Settings, setters::shared_setters,
 };
 
 /// Settings of a [`Limiter`], from [`Limiter::builder`].
@@ -36,9 +35,9 @@ pub struct LimiterBuilder {
 }
 
 impl LimiterBuilder {
-    pub(super) fn new(backend: Arc<dyn Backend>, policy: Policy) -> Self {
+    pub(super) fn new(settings: Settings, policy: Policy) -> Self {
         Self {
-            settings: Settings::new(backend),
+            settings,
             policies: vec![policy],
         }
     }

@@ -50,10 +50,7 @@ pub(crate) struct PolicyCharge {
 impl PolicyCharge {
     #[inline]
     pub(crate) fn charge<'a>(&self, keys: &'a [u8]) -> Charge<'a> {
-        Charge {
-            quota: self.quota,
-            ..Charge::new(self.id, self.key(keys), self.cost)
-        }
+        Charge::new(self.id, self.key(keys), self.cost).with(self.quota)
     }
 
     /// Returns the bytes of the key. `keys` are the bytes of the check's sink.

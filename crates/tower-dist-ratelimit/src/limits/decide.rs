@@ -6,9 +6,8 @@ use std::{
 
 use super::{Applies, Check, Limits, Outcome, PolicyCharge, Rule, check::Waiting};
 use crate::{
-    Decided, Decision, Decisions, Event, Quota, Reason, Rejection, Source,
-    backend::{Answer, BackendError, JointDecision, Timeout},
-    failover::{Fallback, OnFailure, Permit},
+    Decided, Decision, Decisions, Event, FailureMode, Quota, Reason, Rejection, Source,
+    backend::{BackendError, Timeout},
     key::KeySink,
 };
 
@@ -134,54 +133,7 @@ impl Limits {
             check.decisions = Decisions::rejected(check.charges.len());
             return Outcome::Reject(Reason::Quota);
         }
-        match self.failover.permit() {
-            Ok(permit) => match self.recover(check, permit) {
-                Ok(permit) => {
-                    let answer = check.acquire(&*self.backend);
-                    self.outcome(check, answer, permit)
-                }
-                Err(reason) => Outcome::Reject(reason),
-            },
-            Err(_) if self.spend(check) => Outcome::Pass { charged: true },
-            Err(error) => self.fail_over(check, error),
-        }
-    }
-
-    /// Handles the backend's answer.
-    fn outcome(&self, check: &mut Check, answer: Answer, permit: Permit) -> Outcome {
-        match answer {
-            Answer::Done(allowed) => {
-                self.failover.answered_immediately(permit);
-                self.by_quota(check, allowed, permit)
-            }
-            Answer::Failed(error) => self.failed(check, permit, error),
-            Answer::Later(answer) => {
-                self.failover.answers_later();
-                let answer = Timeout::new(self.timeout, answer);
-                check.waiting = Some(Waiting::Backend(answer, permit));
-                Outcome::Later
-            }
-        }
-    }
-
-    pub(super) fn decided(
-        &self,
-        check: &mut Check,
-        verdict: Result<JointDecision, BackendError>,
-        permit: Permit,
-    ) -> Outcome {
-        match verdict {
-            Ok(JointDecision { allowed, decisions }) if decisions.len() == check.charges.len() => {
-                self.failover.answered(permit, false);
-                check.decisions = decisions;
-                self.by_quota(check, allowed, permit)
-            }
-            Ok(_) => {
-                let error = BackendError::new("the answer does not have one decision per charge");
-                self.failed(check, permit, error)
-            }
-            Err(error) => self.failed(check, permit, error),
-        }
+        self.guard.query(self, check)
     }
 
     /// Polls a pending decision and completes the check. Never returns [`Outcome::Later`].
@@ -190,16 +142,17 @@ impl Limits {
             let outcome = match &mut check.waiting {
                 Some(Waiting::Quotas(lookups)) => {
                     let mut late = None;
-                    lookups.retain_mut(|(place, lookup)| match Pin::new(lookup).poll(cx) {
-                        Poll::Pending => true,
-                        Poll::Ready(Ok(quota)) => {
-                            check.charges[*place].quota = quota.and_then(Quota::usable);
-                            false
+                    lookups.retain_mut(|(place, lookup)| {
+                        let Poll::Ready(quota) = Pin::new(lookup).poll(cx) else {
+                            return true;
+                        };
+                        match quota {
+                            Ok(quota) => {
+                                check.charges[*place].quota = quota.and_then(Quota::usable)
+                            }
+                            Err(error) => late = Some(error),
                         }
-                        Poll::Ready(Err(error)) => {
-                            late = Some(error);
-                            false
-                        }
+                        false
                     });
                     if let Some(error) = late {
                         self.warn_of_lookup_timeout();
@@ -212,12 +165,7 @@ impl Limits {
                         return Poll::Pending;
                     }
                 }
-                Some(Waiting::Backend(verdict, permit)) => {
-                    let permit = *permit;
-                    let verdict = ready!(Pin::new(verdict).poll(cx));
-                    self.decided(check, verdict, permit)
-                }
-                None => unreachable!("a pending decision waits for something"),
+                _ => ready!(self.guard.poll(self, check, cx)),
             };
             if !matches!(outcome, Outcome::Later) {
                 check.waiting = None;
@@ -226,51 +174,29 @@ impl Limits {
         }
     }
 
-    /// Handles an error of the backend. The request is not sent again, because the backend may have charged it already.
-    fn failed(&self, check: &mut Check, permit: Permit, error: BackendError) -> Outcome {
-        self.failover.failed(permit, &error);
-        self.release(check, permit);
-        self.fail_over(check, error)
-    }
-
     /// Decides a request by the failure mode, because of this error.
     pub(super) fn fail_over(&self, check: &mut Check, error: BackendError) -> Outcome {
         self.emitter.emit(|| Event::BackendFailed(&error));
-        let error = match &self.failover.on_failure {
-            OnFailure::Open => {
-                check.decisions = self.uncounted(check, &|limit| Decision {
-                    source: Source::Allowed,
-                    ..Decision::allow(0, limit, 0, Duration::ZERO)
+        let error = match self.failure_mode {
+            FailureMode::Open => {
+                check.decisions = self.uncounted(check, &|limit| {
+                    Decision::allow(0, limit, 0, Duration::ZERO).by(Source::Allowed)
                 });
                 return Outcome::Pass { charged: true };
             }
-            OnFailure::Closed => error,
-            OnFailure::Local(fallback) => match decide_locally(check, fallback) {
-                Ok(true) => {
-                    for asked in &check.charges {
-                        fallback.keep(asked.rule, asked.charge(check.keys()));
-                    }
-                    return Outcome::Pass { charged: true };
-                }
+            FailureMode::Closed => error,
+            FailureMode::Local { .. } => match self.guard.decide_locally(self, check) {
+                Ok(true) => return Outcome::Pass { charged: true },
                 Ok(false) => return Outcome::Reject(Reason::ReducedCapacity),
                 Err(error) => error,
             },
         };
-        let asked_again = self.failover.open_for();
-        check.decisions = self.uncounted(check, &|limit| Decision {
-            source: Source::Denied,
-            ..Decision::reject(limit, 0, asked_again, Duration::ZERO)
+        let asked_again = self.guard.open_for();
+        check.decisions = self.uncounted(check, &|limit| {
+            Decision::reject(limit, 0, asked_again, Duration::ZERO).by(Source::Denied)
         });
         check.cause = Some(error);
         Outcome::Reject(Reason::Backend)
-    }
-
-    fn by_quota(&self, check: &Check, allowed: bool, permit: Permit) -> Outcome {
-        if allowed {
-            return Outcome::Pass { charged: true };
-        }
-        self.release(check, permit);
-        Outcome::Reject(Reason::Quota)
     }
 
     /// Builds decisions that no counter made, one per charge. `decision` receives the limit of the charge's quota.
@@ -282,58 +208,4 @@ impl Limits {
         });
         quotas.map(|quota| decision(quota.limit())).collect()
     }
-
-    /// Charges the request to a lease while the circuit is open. Returns whether the lease had enough tokens.
-    fn spend(&self, check: &mut Check) -> bool {
-        let (Some(leasing), [asked]) = (&self.leasing, check.charges.as_slice()) else {
-            return false;
-        };
-        let charge = asked.charge(check.sink.bytes());
-        check.decisions.reject(1);
-        leasing.spend(&charge, &mut check.decisions[0])
-    }
-
-    /// If this process has recently returned to the backend, reports the tokens that it has admitted alone. While other
-    /// processes may still decide alone, also charges the request to this process's share.
-    fn recover(&self, check: &mut Check, permit: Permit) -> Result<Permit, Reason> {
-        let Some((fallback, is_shared)) = self.failover.recovering() else {
-            return Ok(permit);
-        };
-        if let Permit::Probe(_) = permit {
-            return Ok(permit);
-        }
-        for asked in &check.charges {
-            let charge = asked.charge(check.keys());
-            let unreported = fallback.take_unreported(asked.rule, charge);
-            let unreported = i64::try_from(unreported).unwrap_or(i64::MAX);
-            self.correct(Source::Backend, asked.rule, charge, unreported);
-        }
-        if !is_shared {
-            return Ok(permit);
-        }
-        match decide_locally(check, fallback) {
-            Ok(true) => Ok(Permit::Shared),
-            Ok(false) => Err(Reason::ReducedCapacity),
-            Err(_) => Ok(permit),
-        }
-    }
-
-    /// If the request was also charged to this process's share, refunds that charge, because the backend has not admitted the
-    /// request.
-    fn release(&self, check: &Check, permit: Permit) {
-        if let (Permit::Shared, OnFailure::Local(fallback)) = (permit, &self.failover.on_failure) {
-            for asked in &check.charges {
-                fallback.release(asked.rule, asked.charge(check.keys()));
-            }
-        }
-    }
-}
-
-/// Decides on a request with this process's share of each quota.
-fn decide_locally(check: &mut Check, fallback: &Fallback) -> Result<bool, BackendError> {
-    check.decisions.reject(check.charges.len());
-    let keys = check.sink.bytes();
-    let charges = check.charges.iter();
-    let charges = charges.map(|asked| (asked.rule, asked.charge(keys)));
-    fallback.acquire(charges, &mut check.decisions)
 }

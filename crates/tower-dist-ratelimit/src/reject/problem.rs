@@ -25,10 +25,8 @@ pub(super) fn write<'a>(
         _ => "about:blank",
     };
     let status = reason.status();
-    let (title, status) = (
-        status.canonical_reason().unwrap_or_default(),
-        status.as_u16(),
-    );
+    let title = status.canonical_reason().unwrap_or_default();
+    let status = status.as_u16();
     let mut document = format!(r#"{{"type":"{kind}","title":"{title}","status":{status}"#);
     if let Some(detail) = detail {
         document += r#","detail":"#;

@@ -233,6 +233,20 @@ async fn a_look_up_that_never_ends_counts_as_a_backend_failure() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_late_look_up_over_a_memory_leaves_the_policys_own_quota_in_force() {
+    let policy = Policy::new("p", slow(2)).quota_by_async(|_| std::future::pending());
+    let layer = RateLimitLayer::builder(Memory::default()).limit(policy);
+    let mut service = layer.build().unwrap().layer(Probe::default());
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        let started = Instant::now();
+        statuses.push(send(&mut service, get()).await.status().as_u16());
+        assert_eq!(started.elapsed(), Duration::from_millis(50));
+    }
+    assert_eq!(statuses, [200, 200, 503]);
+}
+
 /// Readiness belongs to the inner service, and a look-up holds a permit no longer than the timeout.
 #[tokio::test(start_paused = true)]
 async fn a_look_up_blocks_no_other_request_and_releases_its_permit() {

@@ -5,7 +5,7 @@ use siphasher::sip::SipHasher13;
 /// Two keys share a fingerprint, and so a state, with probability 2⁻⁶⁴. The hash is keyed, so an attacker cannot find
 /// such keys. With 100,000 keys, one process in 3.7 billion has two keys that share a fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fingerprint(u64);
+pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {
     /// Marks a slot that is being given to another key.

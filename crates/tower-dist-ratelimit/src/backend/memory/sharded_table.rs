@@ -73,9 +73,8 @@ impl ShardedTable {
 
     fn lock(&self, key: Fingerprint) -> MutexGuard<'_, Shard> {
         let shard = key.spread(0, self.shards.len());
-        self.shards[shard]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        let shard = self.shards[shard].lock();
+        shard.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls `work` with the state of a key. Stores the state of a new key only if `work` has changed it.

@@ -2,7 +2,7 @@ use super::fingerprint::Fingerprint;
 use crate::{BuildError, Decision, algorithm::Take};
 
 /// The keys of one policy and their states. Times are nanoseconds since the creation of the [`Memory`](super::Memory).
-pub(super) trait Store: Send + Sync {
+pub(crate) trait Store: Send + Sync {
     /// Decides on a charge, and takes the granted tokens. Writes the decision to `out`, because copying it would take
     /// as long as the arithmetic.
     fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision);

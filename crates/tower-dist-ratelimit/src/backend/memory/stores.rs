@@ -1,0 +1,49 @@
+use std::sync::Arc;
+
+use super::{atomic_table::AtomicTable, sharded_table::ShardedTable, store::Store};
+use crate::{
+    Algorithm, BuildError, Quota,
+    algorithm::{Bucket, FixedWindow, MAX_LOG, OneNumber},
+    arithmetic::Limit,
+};
+
+/// Builds the store of a policy for at most this number of keys. The flag says whether quotas vary, because the policy has dynamic
+/// quotas.
+///
+/// # Errors
+///
+/// A quota that the algorithm cannot count; no memory.
+pub(crate) type NewStore = fn(Algorithm, Quota, bool, usize) -> NewResult;
+
+type NewResult = Result<Arc<dyn Store>, BuildError>;
+
+/// Builds the store of a bucket or a leaky queue without dynamic quotas.
+pub(crate) fn bucket_store(algorithm: Algorithm, quota: Quota, _: bool, keys: usize) -> NewResult {
+    let max_wait = match algorithm {
+        Algorithm::LeakyQueue { max_wait } => Some(max_wait),
+        _ => None,
+    };
+    numbers(Bucket::new(quota, max_wait)?, keys)
+}
+
+/// Builds the store of any algorithm. A policy refers to this function only if its settings need it, so that a binary contains no
+/// windows, logs and dynamic quotas if it has only buckets.
+pub(crate) fn any_store(
+    algorithm: Algorithm,
+    quota: Quota,
+    varies: bool,
+    keys: usize,
+) -> NewResult {
+    match algorithm {
+        Algorithm::FixedWindow { staggered } => numbers(FixedWindow::new(quota, staggered)?, keys),
+        _ if !varies && !algorithm.has_windows() => bucket_store(algorithm, quota, varies, keys),
+        _ => {
+            let limit = Limit::with_longest_log(algorithm, quota, MAX_LOG)?;
+            Ok(Arc::new(ShardedTable::new(limit.arithmetic, keys)?))
+        }
+    }
+}
+
+fn numbers(arithmetic: impl OneNumber, keys: usize) -> NewResult {
+    Ok(Arc::new(AtomicTable::new(arithmetic, keys)?))
+}

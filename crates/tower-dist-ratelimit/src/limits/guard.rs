@@ -1,0 +1,242 @@
+use std::{
+    pin::Pin,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use super::{Check, Limits, Outcome, check::Waiting};
+use crate::{
+    Policy, Reason, Source,
+    backend::{Answer, Backend, BackendError, PolicyId, Timeout},
+    deny::DenyCache,
+    failover::{Failover, Fallback, Permit},
+};
+
+/// Maximum number of corrections in flight per layer: about the number of concurrent requests of a busy instance.
+const MAX_CORRECTIONS: usize = 1024;
+
+/// Queries the backend, and handles its failures and its late answers.
+///
+/// The default methods are for a backend in this process, which neither fails nor answers later. Because the guard is a trait
+/// object, a binary with such a backend alone does not contain the code for failures.
+pub(crate) trait Guard: Send + Sync {
+    /// Caches the rejections of a remote backend.
+    fn cache(&self, backend: Arc<dyn Backend>, _: &[Policy], _: &[PolicyId]) -> Arc<dyn Backend> {
+        backend
+    }
+
+    /// Queries the backend. The check has at least one charge.
+    fn query(&self, limits: &Limits, check: &mut Check) -> Outcome {
+        match check.acquire(&*limits.backend).immediate() {
+            Ok(true) => Outcome::Pass { charged: true },
+            Ok(false) => Outcome::Reject(Reason::Quota),
+            Err(error) => limits.fail_over(check, error),
+        }
+    }
+
+    /// Polls the answer of a backend that answers later.
+    fn poll(&self, _: &Limits, _: &mut Check, _: &mut Context<'_>) -> Poll<Outcome> {
+        unreachable!("a pending decision waits for something")
+    }
+
+    /// Decides in this process after a failure. If the backend is in this process, a quota look-up has failed: the backend
+    /// decides with the policies' own quotas.
+    fn decide_locally(&self, limits: &Limits, check: &mut Check) -> Result<bool, BackendError> {
+        for charge in &mut check.charges {
+            charge.quota = None;
+        }
+        check.acquire(&*limits.backend).immediate()
+    }
+
+    /// Returns the limits that decide while the backend fails, if the failure mode is local.
+    fn fallback(&self) -> Option<&Fallback> {
+        None
+    }
+
+    /// Returns the time until the next probe, or `None` while the circuit is closed.
+    fn open_for(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Waits in the background for the answer to a correction, for at most this timeout.
+    fn finish(&self, _: Duration, _: Answer) {}
+
+    /// Returns the number of lost corrections. Corrections in flight are not lost.
+    fn lost_corrections(&self) -> u64 {
+        0
+    }
+}
+
+/// The guard of a backend in this process.
+pub(super) struct Unguarded;
+
+impl Guard for Unguarded {}
+
+/// The guard of a remote backend.
+impl Guard for Failover {
+    fn cache(
+        &self,
+        backend: Arc<dyn Backend>,
+        all: &[Policy],
+        ids: &[PolicyId],
+    ) -> Arc<dyn Backend> {
+        Arc::new(DenyCache::new(backend, all, ids))
+    }
+
+    fn query(&self, limits: &Limits, check: &mut Check) -> Outcome {
+        let permit = match self.permit() {
+            Ok(permit) => permit,
+            Err(_) if spend_lease(limits, check) => return Outcome::Pass { charged: true },
+            Err(error) => return limits.fail_over(check, error),
+        };
+        let Some(permit) = self.recover(limits, check, permit) else {
+            return Outcome::Reject(Reason::ReducedCapacity);
+        };
+        let allowed = match check.acquire(&*limits.backend) {
+            Answer::Later(answer) => {
+                self.answers_later();
+                let answer = Timeout::new(limits.timeout, answer);
+                check.waiting = Some(Waiting::Backend(answer, permit));
+                return Outcome::Later;
+            }
+            answer => answer.immediate(),
+        };
+        if allowed.is_ok() {
+            self.answered_immediately(permit);
+        }
+        self.complete(limits, check, permit, allowed)
+    }
+
+    fn poll(&self, limits: &Limits, check: &mut Check, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let Some(Waiting::Backend(answer, permit)) = &mut check.waiting else {
+            unreachable!("a pending decision waits for something");
+        };
+        let permit = *permit;
+        let allowed = ready!(Pin::new(answer).poll(cx)).and_then(|answer| {
+            if answer.decisions.len() != check.charges.len() {
+                let error = "the answer does not have one decision per charge";
+                return Err(BackendError::new(error));
+            }
+            self.answered(permit, false);
+            check.decisions = answer.decisions;
+            Ok(answer.allowed)
+        });
+        Poll::Ready(self.complete(limits, check, permit, allowed))
+    }
+
+    fn decide_locally(&self, _: &Limits, check: &mut Check) -> Result<bool, BackendError> {
+        let fallback = self.fallback.as_ref();
+        let fallback = fallback.ok_or_else(BackendError::circuit_open)?;
+        let allowed = decide_with(fallback, check)?;
+        if allowed {
+            for asked in &check.charges {
+                fallback.keep(asked.rule, asked.charge(check.keys()));
+            }
+        }
+        Ok(allowed)
+    }
+
+    fn fallback(&self) -> Option<&Fallback> {
+        self.fallback.as_ref()
+    }
+
+    fn open_for(&self) -> Option<Duration> {
+        self.open_for()
+    }
+
+    fn finish(&self, timeout: Duration, answer: Answer) {
+        let lost = Arc::clone(&self.lost_corrections);
+        let is_lost = match answer {
+            Answer::Done(_) => false,
+            Answer::Failed(_) => true,
+            Answer::Later(answer) => {
+                let correction = async move {
+                    if Timeout::new(timeout, answer).await.is_err() {
+                        lost.fetch_add(1, Relaxed);
+                    }
+                };
+                !self
+                    .corrections
+                    .spawn(MAX_CORRECTIONS, Box::pin(correction))
+            }
+        };
+        self.lost_corrections.fetch_add(is_lost.into(), Relaxed);
+    }
+
+    fn lost_corrections(&self) -> u64 {
+        self.lost_corrections.load(Relaxed)
+    }
+}
+
+impl Failover {
+    /// Completes a check with the backend's answer. After an error, the request is not sent again, because the backend may have charged
+    /// it already.
+    fn complete(
+        &self,
+        limits: &Limits,
+        check: &mut Check,
+        permit: Permit,
+        allowed: Result<bool, BackendError>,
+    ) -> Outcome {
+        if let Ok(true) = allowed {
+            return Outcome::Pass { charged: true };
+        }
+        // The backend has not admitted the request, so a charge to this process's share is refunded.
+        if let (Permit::Shared, Some(fallback)) = (permit, &self.fallback) {
+            for asked in &check.charges {
+                fallback.release(asked.rule, asked.charge(check.keys()));
+            }
+        }
+        match allowed {
+            Ok(_) => Outcome::Reject(Reason::Quota),
+            Err(error) => {
+                self.failed(permit, &error);
+                limits.fail_over(check, error)
+            }
+        }
+    }
+
+    /// If this process has recently returned to the backend, reports the tokens that it has admitted alone. While other
+    /// processes may still decide alone, also charges the request to this process's share. Returns
+    /// `None` if the share is exhausted.
+    fn recover(&self, limits: &Limits, check: &mut Check, permit: Permit) -> Option<Permit> {
+        let is_probe = matches!(permit, Permit::Probe(_));
+        let Some((fallback, is_shared)) = self.recovering().filter(|_| !is_probe) else {
+            return Some(permit);
+        };
+        for asked in &check.charges {
+            let charge = asked.charge(check.keys());
+            let unreported = fallback.take_unreported(asked.rule, charge);
+            let unreported = i64::try_from(unreported).unwrap_or(i64::MAX);
+            limits.correct(Source::Backend, asked.rule, charge, unreported);
+        }
+        if !is_shared {
+            return Some(permit);
+        }
+        match decide_with(fallback, check) {
+            Ok(true) => Some(Permit::Shared),
+            Ok(false) => None,
+            Err(_) => Some(permit),
+        }
+    }
+}
+
+/// Charges the request to a lease while the circuit is open. Returns whether the lease had enough tokens.
+fn spend_lease(limits: &Limits, check: &mut Check) -> bool {
+    let (Some(leasing), [asked]) = (&limits.leasing, check.charges.as_slice()) else {
+        return false;
+    };
+    let charge = asked.charge(check.sink.bytes());
+    check.decisions.reject(1);
+    leasing.spend(&charge, &mut check.decisions[0])
+}
+
+/// Decides on a request with this process's share of each quota.
+fn decide_with(fallback: &Fallback, check: &mut Check) -> Result<bool, BackendError> {
+    check.decisions.reject(check.charges.len());
+    let keys = check.sink.bytes();
+    let charges = check.charges.iter();
+    let charges = charges.map(|asked| (asked.rule, asked.charge(keys)));
+    fallback.acquire(charges, &mut check.decisions)
+}
