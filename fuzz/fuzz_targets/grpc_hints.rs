@@ -116,8 +116,9 @@ fn time(previous: u32, timeout: Option<HeaderValue>) {
     }
 }
 
+/// A field's value without the whitespace around it, which HTTP/2 does not remove.
 fn text(field: &HeaderValue) -> Option<&str> {
-    field.to_str().ok()
+    field.to_str().ok().map(str::trim_ascii)
 }
 
 /// A number without a sign.

@@ -129,9 +129,10 @@ pub trait RequestRule<Req> {
 ///
 /// let is_read = Reads.context(&Query::Write("x = 1".to_owned()));
 /// assert!(!Reads.may_retry(&is_read));
+/// let is_read = Reads.context(&Query::Read("x".to_owned()));
+/// assert!(Reads.may_retry(&is_read));
 /// let verdict = Reads.classify(&true, &Attempt::PRIMARY, &Err::<(), _>("busy"));
 /// assert_eq!(verdict, Verdict::throttled());
-/// # let _ = Query::Read(String::new());
 /// ```
 pub trait Classify<Req, Res, E>: RequestRule<Req> {
     /// Classifies an outcome.

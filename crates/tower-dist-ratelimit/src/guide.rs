@@ -60,16 +60,25 @@
 //! admitted 2.7 times the limit in the worst second.
 //!
 //! ```
-//! use std::time::Duration;
+//! use std::{convert::Infallible, time::Duration};
+//! use bytes::Bytes;
+//! use http::{Request, Response};
+//! use http_body_util::Full;
+//! use tower::{Layer, ServiceExt, service_fn};
 //! use tower_dist_ratelimit::{Consistency, Policy, Quota, RateLimitLayer, backend::Memory, key};
 //!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // In production, with `Redis` in place of `Memory`.
 //! let layer = RateLimitLayer::builder(Memory::default())
 //!     .limit(Policy::new("tenant", Quota::per_second(5_000)).by(key::header("x-tenant")))
 //!     .consistency(Consistency::leased_for(Duration::from_millis(500)))
 //!     .build()?;
-//! # let _ = layer;
-//! # Ok::<(), tower_dist_ratelimit::BuildError>(())
+//!
+//! let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello"))));
+//! let request = Request::builder().header("x-tenant", "acme").body(())?;
+//! assert_eq!(layer.layer(hello).oneshot(request).await?.status(), 200);
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! [`Memory`]: crate::backend::Memory

@@ -75,11 +75,13 @@
 //! | cost known later | [`RateLimitHandle`], [`Meter`], [`refund_when`](RateLimitLayerBuilder::refund_when) | a [`Limiter`] inside the service | [`charge`](Limiter::charge), [`refund`](Limiter::refund) |
 //!
 //! ```
-//! use std::time::Duration;
+//! use std::{convert::Infallible, time::Duration};
+//! use tower::{Layer, Service, ServiceExt, service_fn};
 //! use tower_dist_ratelimit::{CallLimitLayer, Policy, Quota, backend::Memory};
 //!
 //! struct Mail { to: String }
 //!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // A provider accepts 10 mails per second. Calls wait up to 5 seconds, in order, and fail after that.
 //! let layer = CallLimitLayer::builder(Memory::default())
 //!     .limit(Policy::new("provider", Quota::per_second(10)))
@@ -87,8 +89,14 @@
 //!     .waiting()
 //!     .max_wait(Duration::from_secs(5))
 //!     .build()?;
-//! # let _ = layer;
-//! # Ok::<(), tower_dist_ratelimit::BuildError>(())
+//!
+//! let mut send = layer.layer(service_fn(async |_: Mail| Ok::<_, Infallible>(())));
+//! let mail = || Mail { to: "ada@example.com".to_owned() };
+//! send.ready().await?.call(mail()).await?;
+//! send.ready().await?.call(mail()).await?;
+//! assert!(send.ready().await?.call(mail()).await.is_err()); // its turn would be in 30 s
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! # Placement

@@ -301,13 +301,25 @@ impl Policy {
     /// [`CallLimitLayer`](crate::CallLimitLayer). Annotate the closure's argument with the type.
     ///
     /// ```
-    /// use tower_dist_ratelimit::{Policy, Quota};
+    /// use std::convert::Infallible;
+    /// use tower::{Layer, Service, ServiceExt, service_fn};
+    /// use tower_dist_ratelimit::{CallLimitLayer, Policy, Quota, backend::Memory};
     ///
     /// struct Mail { to: String }
     ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let policy = Policy::new("per-domain", Quota::per_minute(10))
     ///     .by_request(|mail: &Mail| mail.to.split_once('@').map(|(_, domain)| domain.to_owned()));
-    /// # let _ = policy;
+    /// let layer = CallLimitLayer::builder(Memory::default()).limit(policy).build()?;
+    ///
+    /// let mut service = layer.layer(service_fn(async |_: Mail| Ok::<_, Infallible>(())));
+    /// for _ in 0..10 {
+    ///     service.ready().await?.call(Mail { to: "ada@example.com".to_owned() }).await?;
+    /// }
+    /// assert!(service.ready().await?.call(Mail { to: "bob@example.com".to_owned() }).await.is_err());
+    /// assert!(service.ready().await?.call(Mail { to: "ada@example.org".to_owned() }).await.is_ok());
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn by_request<Req, F, K>(self, key: F) -> RequestPolicy<Req>
     where

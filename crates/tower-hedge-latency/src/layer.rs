@@ -71,5 +71,35 @@ tower_attempt::__layer! {
     grpc,
     #[cfg(feature = "grpc")]
     idempotent_if of [] Grpc,
-    as in "    .grpc().idempotent_if(|call| call.path().starts_with(\"/catalog.Reader/\"))",
+    as in {
+        /// ```
+        /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+        /// use std::time::Duration;
+        /// use bytes::Bytes;
+        /// use http::{Request, Response};
+        /// use http_body_util::Empty;
+        /// use tower::{BoxError, Layer, ServiceExt, service_fn};
+        /// use tower_hedge_latency::HedgeLayer;
+        ///
+        /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), BoxError> {
+        /// let layer = HedgeLayer::builder()
+        ///     .grpc()
+        ///     .idempotent_if(|call| call.path().starts_with("/catalog.Reader/"))
+        ///     .fixed(Duration::from_millis(20))
+        ///     .build()?;
+        ///
+        /// let attempts = AtomicU32::new(0);
+        /// let service = layer.layer(service_fn(|_: Request<_>| {
+        ///     attempts.fetch_add(1, Relaxed);
+        ///     async {
+        ///         tokio::time::sleep(Duration::from_millis(50)).await;
+        ///         Ok::<_, BoxError>(Response::new(String::new()))
+        ///     }
+        /// }));
+        /// service.oneshot(Request::post("/catalog.Reader/Get").body(Empty::<Bytes>::new())?).await?;
+        /// assert_eq!(attempts.load(Relaxed), 2);
+        /// # Ok(())
+        /// # }
+        /// ```
+    },
 }

@@ -31,10 +31,21 @@ impl RetryLayer<Grpc> {
     /// either, it retries UNAVAILABLE for methods declared [idempotent](RetryLayerBuilder::idempotent_methods).
     ///
     /// ```
+    /// use bytes::Bytes;
+    /// use http::{Request, Response};
+    /// use http_body_util::Empty;
+    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
     /// use tower_jitter_retry::RetryLayer;
     ///
-    /// let layer = RetryLayer::grpc();
-    /// # let _ = layer;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+    /// let ok = service_fn(|_: Request<_>| async {
+    ///     Response::builder().header("grpc-status", 0).body(String::new()).map_err(BoxError::from)
+    /// });
+    /// let service = RetryLayer::grpc().layer(ok);
+    /// let response = service.oneshot(Request::new(Empty::<Bytes>::new())).await?;
+    /// assert_eq!(response.headers()["grpc-status"], "0");
+    /// # Ok(())
+    /// # }
     /// ```
     #[must_use]
     pub fn grpc() -> Self {
@@ -76,13 +87,16 @@ impl RetryLayer<Grpc> {
 /// closure of such a rule needs a type annotation.
 ///
 /// ```
+/// # use tower::{Layer, ServiceExt, service_fn};
 /// # use tower_jitter_retry::RetryLayer;
 /// # struct Reply;
-/// # struct Failure;
+/// # #[derive(Debug)] struct Failure;
 /// # impl Failure { fn is_busy(&self) -> bool { true } }
-/// # fn main() -> Result<(), tower_jitter_retry::BuildError> {
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tower::BoxError> {
 /// let layer = RetryLayer::builder().retry_if(|outcome: &Result<Reply, Failure>| matches!(outcome, Err(e) if e.is_busy())).build()?;
-/// # let _ = (layer, Reply, Failure);
+/// let service = layer.layer(service_fn(|_: ()| async { Err::<Reply, _>(Failure) }));
+/// assert!(service.oneshot(()).await.is_err());
+/// assert_eq!(layer.handle().counts().retries, 2);
 /// # Ok(())
 /// # }
 /// ```
@@ -116,7 +130,31 @@ tower_attempt::__layer! {
     grpc,
     #[cfg(feature = "http")]
     idempotent_if of [P: Dialect,] P,
-    as in "    .http().idempotent_if(|request| request.path() == \"/search\")",
+    as in {
+        /// ```
+        /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+        /// use bytes::Bytes;
+        /// use http::{Request, Response};
+        /// use http_body_util::Full;
+        /// use tower::{BoxError, Layer, ServiceExt, service_fn};
+        /// use tower_jitter_retry::RetryLayer;
+        ///
+        /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), BoxError> {
+        /// let layer = RetryLayer::builder().http().idempotent_if(|request| request.path() == "/search").build()?;
+        ///
+        /// let attempts = AtomicU32::new(0);
+        /// let service = layer.layer(service_fn(|_: Request<_>| {
+        ///     let first = attempts.fetch_add(1, Relaxed) == 0;
+        ///     let response = Response::builder().status(if first { 503 } else { 200 }).body(String::new());
+        ///     async { response.map_err(BoxError::from) }
+        /// }));
+        /// let search = Request::post("/search").body(Full::<Bytes>::from("tower"))?;
+        /// assert_eq!(service.oneshot(search).await?.status(), 200);
+        /// assert_eq!(attempts.load(Relaxed), 2);
+        /// # Ok(())
+        /// # }
+        /// ```
+    },
 }
 
 impl<P, O, T> RetryLayerBuilder<P, O, T> {
@@ -180,7 +218,9 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     /// The outcome that the protocol or the service's error type defines.
     ///
     /// ```
+    /// use std::future::pending;
     /// use std::time::Duration;
+    /// use tower::{Layer, ServiceExt, service_fn};
     /// use tower_jitter_retry::{Elapsed, RetryLayer};
     ///
     /// #[derive(Debug)]
@@ -188,12 +228,16 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     ///     Late(Elapsed),
     /// }
     ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tower::BoxError> {
     /// let layer = RetryLayer::builder()
     ///     .deadline(Duration::from_secs(2))
     ///     .on_timeout(|elapsed| Err::<String, _>(StoreError::Late(elapsed)))
     ///     .build()?;
-    /// # let _ = layer;
-    /// # Ok::<_, tower_jitter_retry::BuildError>(())
+    ///
+    /// let service = layer.layer(service_fn(|_: ()| pending()));
+    /// assert!(matches!(service.oneshot(()).await, Err(StoreError::Late(_))));
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn on_timeout<F, Res, E>(self, answer: F) -> RetryLayerBuilder<P, O, OnTimeout<F>>
     where
@@ -246,16 +290,27 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
     /// No limit.
     ///
     /// ```
+    /// use std::future::pending;
     /// use std::time::Duration;
+    /// use bytes::Bytes;
+    /// use http::{Request, Response};
+    /// use http_body_util::Empty;
+    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
     /// use tower_jitter_retry::RetryLayer;
     ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), BoxError> {
     /// let layer = RetryLayer::builder()
     ///     .http()
     ///     .attempt_timeout(Duration::from_millis(500))
     ///     .deadline(Duration::from_secs(2))
     ///     .build()?;
-    /// # let _ = layer;
-    /// # Ok::<_, tower_jitter_retry::BuildError>(())
+    ///
+    /// let stalled = service_fn(|_: Request<_>| pending::<Result<Response<String>, BoxError>>());
+    /// let outcome = layer.layer(stalled).oneshot(Request::new(Empty::<Bytes>::new())).await;
+    /// assert!(outcome.is_err());
+    /// assert_eq!(layer.handle().counts().retries, 2); // each attempt timed out
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn attempt_timeout(mut self, limit: Duration) -> RetryLayerBuilder<P, O, T::Hard> {
         self.0.settings.attempt_timeout = Some(limit);
@@ -291,9 +346,14 @@ impl<P: Dialect, O, T> RetryLayerBuilder<P, O, T> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use http::StatusCode;
+    /// use bytes::Bytes;
+    /// use http::{Request, Response, StatusCode};
+    /// use http_body_util::Empty;
+    /// use tokio::time::Instant;
+    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
     /// use tower_jitter_retry::RetryLayer;
     ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), BoxError> {
     /// let layer = RetryLayer::builder()
     ///     .http()
     ///     .retry_statuses([StatusCode::CONFLICT])
@@ -301,8 +361,15 @@ impl<P: Dialect, O, T> RetryLayerBuilder<P, O, T> {
     ///         (outcome.status() == Some(StatusCode::CONFLICT)).then(|| retry * Duration::from_millis(10))
     ///     })
     ///     .build()?;
-    /// # let _ = layer;
-    /// # Ok::<_, tower_jitter_retry::BuildError>(())
+    ///
+    /// let conflict = service_fn(|_: Request<_>| async {
+    ///     Response::builder().status(StatusCode::CONFLICT).body(String::new()).map_err(BoxError::from)
+    /// });
+    /// let start = Instant::now();
+    /// layer.layer(conflict).oneshot(Request::new(Empty::<Bytes>::new())).await?;
+    /// assert_eq!(start.elapsed(), Duration::from_millis(10 + 20)); // before the first and the second retry
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn backoff_by(
         self,
@@ -335,10 +402,9 @@ impl<O, T> RetryLayerBuilder<Http, O, T> {
     /// ```
     /// use tower_jitter_retry::RetryLayer;
     ///
-    /// let retry = RetryLayer::builder().http().without_redirects().build()?;
-    /// # let _ = retry;
     /// // Around `reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?`.
-    /// # Ok::<_, tower_jitter_retry::BuildError>(())
+    /// let retry = RetryLayer::builder().http().without_redirects().build();
+    /// assert!(retry.is_ok());
     /// ```
     pub fn without_redirects(self) -> Self {
         self.rule(|settings| settings.no_redirects = true)

@@ -8,15 +8,25 @@
 //!
 //! ```
 //! use bytes::Bytes;
+//! use http::Request;
 //! use http_body_util::Full;
 //! use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-//! use tower::ServiceBuilder;
+//! use tower::{ServiceBuilder, ServiceExt};
 //! use tower_jitter_retry::RetryLayer;
 //!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower::BoxError> {
+//! # let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+//! # let url = format!("http://{}/", listener.local_addr().unwrap());
+//! # std::thread::spawn(move || {
+//! #     let (mut socket, _) = listener.accept().unwrap();
+//! #     let _ = std::io::Read::read(&mut socket, &mut [0; 1024]).unwrap();
+//! #     std::io::Write::write_all(&mut socket, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+//! # });
 //! let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
 //! let client = ServiceBuilder::new().layer(RetryLayer::http()).service(client);
-//! # let _ = client;
+//! let response = client.oneshot(Request::get(url).body(Full::default())?).await?;
+//! assert_eq!(response.status(), 200);
+//! # Ok(())
 //! # }
 //! ```
 //!

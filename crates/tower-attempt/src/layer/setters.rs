@@ -15,7 +15,7 @@ macro_rules! __layer {
         $handle:ident, $counts:ident, $config:ident,
         $(#[$http:meta])* http,
         $(#[$grpc:meta])* grpc,
-        $(#[$idempotent_if:meta])* idempotent_if of [$($dialect:tt)*] $protocol:ty, as in $example:literal,
+        $(#[$idempotent_if:meta])* idempotent_if of [$($dialect:tt)*] $protocol:ty, as in { $(#[$example:meta])* },
     ) => {
         impl $layer {
             $(#[$layer_builder])*
@@ -34,10 +34,19 @@ macro_rules! __layer {
             $(#[$layer_http])*
             ///
             /// ```
+            /// use bytes::Bytes;
+            /// use http::{Request, Response};
+            /// use http_body_util::Empty;
+            /// use tower::{BoxError, Layer, ServiceExt, service_fn};
             #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
             ///
-            #[doc = concat!("let layer = ", stringify!($layer), "::http();")]
-            /// # let _ = layer;
+            /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+            /// let hello = service_fn(|_: Request<_>| async { Ok::<_, BoxError>(Response::new("hello".to_owned())) });
+            #[doc = concat!("let service = ", stringify!($layer), "::http().layer(hello);")]
+            /// let response = service.oneshot(Request::new(Empty::<Bytes>::new())).await?;
+            /// assert_eq!(response.status(), 200);
+            /// # Ok(())
+            /// # }
             /// ```
             #[must_use]
             pub fn http() -> Self {
@@ -273,17 +282,28 @@ macro_rules! __layer {
             /// [`Verdict::throttled`](crate::Verdict::throttled).
             ///
             /// ```
+            /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+            /// use tower::{Layer, ServiceExt, service_fn};
             #[doc = concat!("use ", $krate, "::{", stringify!($layer), ", Verdict};")]
             ///
+            /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower::BoxError> {
             #[doc = concat!("let layer = ", stringify!($layer), "::builder()")]
-            ///     .classify_fn(|outcome: &Result<String, std::io::Error>, _| match outcome {
+            ///     .classify_fn(|outcome: &Result<String, &str>, _| match outcome {
             ///         Ok(answer) if answer == "overloaded" => Verdict::throttled(),
             ///         Ok(_) => Verdict::Success,
             ///         Err(_) => Verdict::Fatal,
             ///     })
             ///     .build()?;
-            /// # let _ = layer;
-            #[doc = concat!("# Ok::<_, ", $krate, "::BuildError>(())")]
+            ///
+            /// let attempts = AtomicU32::new(0);
+            /// let service = layer.layer(service_fn(|_: ()| {
+            ///     attempts.fetch_add(1, Relaxed);
+            ///     async { Err("not found") }
+            /// }));
+            /// assert_eq!(service.oneshot(()).await, Err("not found"));
+            /// assert_eq!(attempts.load(Relaxed), 1); // the error is fatal
+            /// # Ok(())
+            /// # }
             /// ```
             pub fn classify_fn<F, Res, E>(
                 self,
@@ -299,6 +319,8 @@ macro_rules! __layer {
             /// [`RequestRule`](crate::RequestRule) and [`Classify`](crate::Classify).
             ///
             /// ```
+            /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+            /// use tower::{Layer, ServiceExt, service_fn};
             #[doc = concat!("use ", $krate, "::{Attempt, Classify, RequestRule, ", stringify!($layer), ", Verdict};")]
             ///
             /// #[derive(Clone)]
@@ -332,9 +354,18 @@ macro_rules! __layer {
             ///     }
             /// }
             ///
+            /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower::BoxError> {
             #[doc = concat!("let layer = ", stringify!($layer), "::builder().classify_with(Reads).build()?;")]
-            /// # let _ = (layer, Query::Write(String::new()));
-            #[doc = concat!("# Ok::<_, ", $krate, "::BuildError>(())")]
+            ///
+            /// let attempts = AtomicU32::new(0);
+            /// let service = layer.layer(service_fn(|_: Query| {
+            ///     attempts.fetch_add(1, Relaxed);
+            ///     async { Err::<(), _>("busy") }
+            /// }));
+            /// assert!(service.oneshot(Query::Write("x = 1".to_owned())).await.is_err());
+            /// assert_eq!(attempts.load(Relaxed), 1); // a write is not resent
+            /// # Ok(())
+            /// # }
             /// ```
             pub fn classify_with<R>(self, rule: R) -> $builder<$crate::Generic<R, K>, O, $($x),+> {
                 $builder(self.0.protocol(|protocol| protocol.rule(rule)))
@@ -377,9 +408,13 @@ macro_rules! __layer {
             /// Each call allocates a copy of its method and URI.
             ///
             /// ```
-            /// use http::StatusCode;
+            /// use bytes::Bytes;
+            /// use http::{Request, Response, StatusCode};
+            /// use http_body_util::Empty;
+            /// use tower::{BoxError, Layer, ServiceExt, service_fn};
             #[doc = concat!("use ", $krate, "::{", stringify!($layer), ", Verdict};")]
             ///
+            /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), BoxError> {
             #[doc = concat!("let layer = ", stringify!($layer), "::builder()")]
             ///     .http()
             ///     .classify(|outcome| match outcome.status() {
@@ -388,8 +423,16 @@ macro_rules! __layer {
             ///         _ => outcome.verdict(),
             ///     })
             ///     .build()?;
-            /// # let _ = layer;
-            #[doc = concat!("# Ok::<_, ", $krate, "::BuildError>(())")]
+            ///
+            /// let missing = service_fn(|_: Request<_>| async {
+            ///     let mut response = Response::new(String::new());
+            ///     *response.status_mut() = StatusCode::NOT_FOUND;
+            ///     Ok::<_, BoxError>(response)
+            /// });
+            /// let response = layer.layer(missing).oneshot(Request::new(Empty::<Bytes>::new())).await?;
+            /// assert_eq!(response.status(), 404); // every attempt received it
+            /// # Ok(())
+            /// # }
             /// ```
             pub fn classify(
                 self,
@@ -471,15 +514,7 @@ macro_rules! __layer {
             ///
             /// HTTP: idempotent methods and requests with an `Idempotency-Key`. gRPC: the listed `idempotent_methods`.
             ///
-            /// ```
-            #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
-            ///
-            #[doc = concat!("let layer = ", stringify!($layer), "::builder()")]
-            #[doc = $example]
-            ///     .build()?;
-            /// # let _ = layer;
-            #[doc = concat!("# Ok::<_, ", $krate, "::BuildError>(())")]
-            /// ```
+            $(#[$example])*
             pub fn idempotent_if(
                 self,
                 rule: impl Fn($crate::RequestHead<'_>) -> bool + Send + Sync + 'static,
@@ -526,15 +561,29 @@ macro_rules! __layer {
             /// No request gets a key.
             ///
             /// ```
+            /// use bytes::Bytes;
+            /// use http::{Request, Response};
+            /// use http_body_util::Empty;
+            /// use tower::{BoxError, Layer, ServiceExt, service_fn};
             #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
             /// # fn random_uuid() -> http::HeaderValue { http::HeaderValue::from_static("8e03978e-40d5-43dd-bc93-6894a57f9324") }
             ///
+            /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
             #[doc = concat!("let layer = ", stringify!($layer), "::builder()")]
             ///     .http()
             ///     .generate_idempotency_key(random_uuid)
             ///     .build()?;
-            /// # let _ = layer;
-            #[doc = concat!("# Ok::<_, ", $krate, "::BuildError>(())")]
+            ///
+            /// let echo = service_fn(|request: Request<_>| async move {
+            ///     let mut response = Response::new(String::new());
+            ///     *response.headers_mut() = request.headers().clone();
+            ///     Ok::<_, BoxError>(response)
+            /// });
+            /// let post = Request::post("/orders").body(Empty::<Bytes>::new())?;
+            /// let response = layer.layer(echo).oneshot(post).await?;
+            /// assert_eq!(response.headers()["idempotency-key"], random_uuid());
+            /// # Ok(())
+            /// # }
             /// ```
             pub fn generate_idempotency_key(
                 self,

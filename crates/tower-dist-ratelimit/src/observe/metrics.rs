@@ -38,15 +38,29 @@ use crate::{Reason, Rejection, backend::CircuitOpen};
 /// per rejecting policy, with an allocation for the labels and one for the policy's name.
 ///
 /// ```
+/// use std::convert::Infallible;
+/// use bytes::Bytes;
+/// use http::{Request, Response};
+/// use http_body_util::Full;
+/// use metrics_util::debugging::DebuggingRecorder;
+/// use tower::{Layer, ServiceExt, service_fn};
 /// use tower_dist_ratelimit::{MetricsObserver, Policy, Quota, RateLimitLayer, backend::Memory};
 ///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let recorder = DebuggingRecorder::new(); // in production: the recorder of an exporter
+/// let _guard = metrics::set_default_local_recorder(&recorder);
 /// let layer = RateLimitLayer::builder(Memory::default())
 ///     .name("public-api")
 ///     .limit(Policy::new("all", Quota::per_second(100)))
 ///     .observer(MetricsObserver::new())
 ///     .build()?;
-/// # let _ = layer;
-/// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+///
+/// let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello"))));
+/// layer.layer(hello).oneshot(Request::new(())).await?;
+/// let metrics = recorder.snapshotter().snapshot().into_vec();
+/// assert_eq!(metrics[0].0.key().name(), "ratelimit_requests_total");
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct MetricsObserver {

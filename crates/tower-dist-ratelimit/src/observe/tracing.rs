@@ -18,15 +18,25 @@ use super::{Event, Observer};
 /// your logs. The limit logs changes of its circuit breaker itself, even without this observer.
 ///
 /// ```
+/// use std::convert::Infallible;
+/// use bytes::Bytes;
+/// use http::{Request, Response};
+/// use http_body_util::Full;
+/// use tower::{Layer, ServiceExt, service_fn};
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, TracingObserver, backend::Memory};
 ///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let layer = RateLimitLayer::builder(Memory::default())
 ///     .name("public-api")
-///     .limit(Policy::new("all", Quota::per_second(100)))
+///     .limit(Policy::new("all", Quota::per_second(1)))
 ///     .observer(TracingObserver)
 ///     .build()?;
-/// # let _ = layer;
-/// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+///
+/// let service = layer.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))));
+/// assert_eq!(service.clone().oneshot(Request::new(())).await?.status(), 200);
+/// assert_eq!(service.oneshot(Request::new(())).await?.status(), 429); // logged as `rejected`
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TracingObserver;

@@ -24,19 +24,25 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tower::{Layer, service_fn};
+    /// use tokio::time::sleep;
+    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
     /// use tower_hedge_latency::HedgeLayer;
     ///
-    /// let region = |name: &'static str| {
-    ///     service_fn(move |request: String| async move { Ok::<_, tower::BoxError>(format!("{request} from {name}")) })
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), BoxError> {
+    /// let region = |name: &'static str, latency| {
+    ///     service_fn(move |request: String| async move {
+    ///         sleep(latency).await;
+    ///         Ok::<_, BoxError>(format!("{request} from {name}"))
+    ///     })
     /// };
     /// let layer = HedgeLayer::builder()
     ///     .fixed(Duration::from_millis(50))
-    ///     .alternates([region("west"), region("north")])
+    ///     .alternates([region("west", Duration::from_millis(30)), region("north", Duration::from_millis(30))])
     ///     .build()?;
-    /// let service = layer.layer(region("east"));
-    /// # let _ = tower::ServiceExt::oneshot(service, String::new());
-    /// # Ok::<_, tower_hedge_latency::BuildError>(())
+    /// let service = layer.layer(region("east", Duration::from_secs(1)));
+    /// assert_eq!(service.oneshot("page".to_owned()).await?, "page from west");
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn alternates<S>(
         self,
@@ -93,14 +99,20 @@ impl<C, K, O, A, L> HedgeLayerBuilder<Generic<C, K>, O, A, L> {
     /// or a number is free, a `String` is allocated for each call. 16 KB per key, so 4 MB at most.
     ///
     /// ```
+    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
     /// use tower_hedge_latency::HedgeLayer;
     ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
     /// let layer = HedgeLayer::builder()
     ///     .percentile(0.95)
     ///     .key(|query: &String| if query.starts_with("report") { "report" } else { "lookup" })
     ///     .build()?;
-    /// # let _ = layer;
-    /// # Ok::<_, tower_hedge_latency::BuildError>(())
+    ///
+    /// let service = layer.layer(service_fn(|query: String| async { Ok::<_, BoxError>(query) }));
+    /// service.oneshot("report of May".to_owned()).await?;
+    /// assert_eq!(&*layer.handle().delays_by_key()[0].0, "report");
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn key<F, Req, T>(self, key: F) -> HedgeLayerBuilder<Generic<C, ByKey<F>>, O, A, L>
     where
@@ -135,8 +147,13 @@ macro_rules! key {
             /// most.
             ///
             /// ```
+            /// use bytes::Bytes;
+            /// use http::{Request, Response};
+            /// use http_body_util::Empty;
+            /// use tower::{BoxError, Layer, ServiceExt, service_fn};
             /// use tower_hedge_latency::HedgeLayer;
             ///
+            /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
             /// let layer = HedgeLayer::builder()
             ///     .http()
             ///     .percentile(0.95)
@@ -145,8 +162,12 @@ macro_rules! key {
             ///         _ => Some("page"),
             ///     })
             ///     .build()?;
-            /// # let _ = layer;
-            /// # Ok::<_, tower_hedge_latency::BuildError>(())
+            ///
+            /// let ok = service_fn(|_: Request<_>| async { Ok::<_, BoxError>(Response::new(String::new())) });
+            /// layer.layer(ok).oneshot(Request::get("/report").body(Empty::<Bytes>::new())?).await?;
+            /// assert_eq!(&*layer.handle().delays_by_key()[0].0, "report");
+            /// # Ok(())
+            /// # }
             /// ```
             pub fn key(
                 self,
@@ -172,14 +193,33 @@ impl<P: Dialect, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// HTTP: all requests of safe methods. gRPC: all calls of methods declared idempotent.
     ///
     /// ```
+    /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    /// use std::time::Duration;
+    /// use bytes::Bytes;
+    /// use http::{Request, Response};
+    /// use http_body_util::Empty;
+    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
     /// use tower_hedge_latency::HedgeLayer;
     ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), BoxError> {
     /// let layer = HedgeLayer::builder()
     ///     .http()
     ///     .hedge_if(|request| request.path() != "/report")
+    ///     .fixed(Duration::from_millis(20))
     ///     .build()?;
-    /// # let _ = layer;
-    /// # Ok::<_, tower_hedge_latency::BuildError>(())
+    ///
+    /// let attempts = AtomicU32::new(0);
+    /// let service = layer.layer(service_fn(|_: Request<_>| {
+    ///     attempts.fetch_add(1, Relaxed);
+    ///     async {
+    ///         tokio::time::sleep(Duration::from_millis(50)).await;
+    ///         Ok::<_, BoxError>(Response::new(String::new()))
+    ///     }
+    /// }));
+    /// service.oneshot(Request::get("/report").body(Empty::<Bytes>::new())?).await?;
+    /// assert_eq!(attempts.load(Relaxed), 1); // late, but not hedged
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn hedge_if(self, rule: impl Fn(RequestHead<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.rule(|settings| settings.hedge_if = Some(Arc::new(rule)))
@@ -199,14 +239,33 @@ impl<O, A, L> HedgeLayerBuilder<Http, O, A, L> {
     /// No request: only GET, HEAD, OPTIONS, TRACE and QUERY are hedged.
     ///
     /// ```
+    /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    /// use std::time::Duration;
+    /// use bytes::Bytes;
+    /// use http::{Request, Response};
+    /// use http_body_util::Empty;
+    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
     /// use tower_hedge_latency::HedgeLayer;
     ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), BoxError> {
     /// let layer = HedgeLayer::builder()
     ///     .http()
     ///     .hedge_unsafe_if(|request| request.path() == "/search") // a POST that only reads
+    ///     .fixed(Duration::from_millis(20))
     ///     .build()?;
-    /// # let _ = layer;
-    /// # Ok::<_, tower_hedge_latency::BuildError>(())
+    ///
+    /// let attempts = AtomicU32::new(0);
+    /// let service = layer.layer(service_fn(|_: Request<_>| {
+    ///     attempts.fetch_add(1, Relaxed);
+    ///     async {
+    ///         tokio::time::sleep(Duration::from_millis(50)).await;
+    ///         Ok::<_, BoxError>(Response::new(String::new()))
+    ///     }
+    /// }));
+    /// service.oneshot(Request::post("/search").body(Empty::<Bytes>::new())?).await?;
+    /// assert_eq!(attempts.load(Relaxed), 2);
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn hedge_unsafe_if(
         self,

@@ -48,15 +48,33 @@ const BODY_LIMIT: u64 = 64 * 1024;
 /// that is no longer needed.
 ///
 /// ```
+/// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// use std::time::Duration;
+/// use bytes::Bytes;
+/// use http::{Request, Response};
+/// use http_body_util::Empty;
+/// use tokio::time::sleep;
+/// use tower::{BoxError, Layer, ServiceExt, service_fn};
 /// use tower_hedge_latency::{Drain, HedgeLayer};
 ///
+/// static ENDED: AtomicU32 = AtomicU32::new(0);
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), BoxError> {
 /// let layer = HedgeLayer::builder()
-///     .drain(Drain::default().capacity(16).time_limit(Duration::from_secs(1)))
 ///     .http()
+///     .fixed(Duration::from_millis(20))
+///     .drain(Drain::default().capacity(16).time_limit(Duration::from_secs(1)))
 ///     .build()?;
-/// # let _ = layer;
-/// # Ok::<_, tower_hedge_latency::BuildError>(())
+/// let service = layer.layer(service_fn(|_: Request<_>| async {
+///     sleep(Duration::from_millis(50)).await;
+///     ENDED.fetch_add(1, Relaxed);
+///     Ok::<_, BoxError>(Response::new(String::new()))
+/// }));
+/// service.oneshot(Request::new(Empty::<Bytes>::new())).await?;
+/// sleep(Duration::from_millis(30)).await;
+/// assert_eq!(ENDED.load(Relaxed), 2); // the loser also ends
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Drain {
