@@ -6,9 +6,10 @@ mod metrics;
 mod scopes;
 mod tracing;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
+use ::tracing::Dispatch;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -65,8 +66,14 @@ fn hedge(observer: impl Observer) -> HedgeLayerBuilder<Http, Observed> {
     builder.observer(observer)
 }
 
+/// A subscriber that all tests of this process keep alive. Without it, `tracing` may disable an event for all threads: when
+/// a thread without a subscriber is the first to reach the event while another test starts its own subscriber.
+static LIVE_SUBSCRIBER: LazyLock<Dispatch> =
+    LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
+
 /// Runs calls on a paused clock on this thread, where the local recorder and the subscriber are.
 fn run<T>(calls: impl Future<Output = T>) -> T {
+    LazyLock::force(&LIVE_SUBSCRIBER);
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();
     runtime.block_on(calls)
