@@ -8,8 +8,8 @@ use crate::Deadline;
 /// budget, or the layer's [`Mode`](https://docs.rs/tower-jitter-retry/latest/tower_jitter_retry/enum.Mode.html).
 ///
 /// The override applies to every retry layer that the request passes, because copies for further attempts carry the same
-/// extensions. Retry layers above each other do not multiply their attempts, so `max_attempts` bounds all of them
-/// together.
+/// extensions. Its `max_attempts` bounds the retry layers of one task together. A layer in another task, such as
+/// behind tower's `Buffer`, can add attempts.
 ///
 /// `reqwest::Request` keeps its extensions private, so an override cannot reach a layer over reqwest's own requests.
 /// Requests of other services have no extensions: there a rule chooses the override
@@ -169,7 +169,7 @@ impl HedgeOverride {
     ///
     /// # Default
     ///
-    /// The deadline of the request's [`RetryOverride`], if it has one.
+    /// For HTTP and gRPC, the deadline of the request's [`RetryOverride`], if it has one. For other requests, no deadline.
     #[must_use]
     pub fn deadline(mut self, deadline: Deadline) -> Self {
         self.deadline = Some(deadline);

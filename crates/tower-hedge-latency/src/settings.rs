@@ -73,7 +73,7 @@ impl Config {
         match (self.common.budget(), self.trigger()) {
             (Some(budget), _) => budget.clone(),
             (None, Trigger::Percentile) => {
-                // The budget's ratio is the share of calls that the trigger makes late (*The Tail at Scale*).
+                // The budget's ratio is the share of calls that take longer than the trigger (*The Tail at Scale*).
                 let budget = Budget::ratio(self.percentile.share());
                 match former.share() == budget.share() {
                     true => former.clone(),

@@ -253,7 +253,8 @@ macro_rules! __layer {
             ///
             /// # Default
             ///
-            /// Every `Err` is retryable, and no `Ok`.
+            /// Every `Err` is retryable, and no `Ok`. A timeout is retryable. With this setting, the closure decides on the
+            /// outcome of a timeout, too.
             ///
             /// ```
             #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
@@ -377,15 +378,15 @@ macro_rules! __layer {
             /// Maximum number of bytes to record of a request's streaming body, so that the request can be resent.
             /// Bodies in memory are shared and have no limit.
             ///
-            /// Once an attempt has read more than the limit, the request is no longer resent. The oldest attempt in
-            /// flight continues with the body, and the other attempts are cancelled.
+            /// Once an attempt in flight has read more than the limit, the request is no longer resent. The oldest attempt
+            /// in flight continues with the body, and the other attempts are cancelled.
             ///
-            /// A frame counts its content, and at least 64 bytes, so that a record takes at most twice the limit in
-            /// memory.
+            /// Each data frame counts its length, or 64 bytes if it is shorter. A record takes at most twice the limit in
+            /// memory, plus one frame while attempts overlap.
             ///
             /// # Default
             ///
-            /// 64 KiB, as in linkerd2. Each request in flight may take that much.
+            /// 64 KiB, as in linkerd2. Each request in flight may take up to twice as much memory.
             pub fn replay_limit(self, bytes: usize) -> Self {
                 self.rule(|settings| settings.replay_limit = Some(bytes))
             }

@@ -6,7 +6,8 @@ use crate::{
     throttle::WaitQueues,
 };
 
-/// Settings of a [`CallLimitLayer`], or after [`waiting`](Self::waiting) of a [`ThrottleLayer`](crate::ThrottleLayer).
+/// Settings of a [`CallLimitLayer`]. With [`waiting`](Self::waiting), the builder builds a
+/// [`ThrottleLayer`](crate::ThrottleLayer) instead.
 ///
 /// # Default
 ///

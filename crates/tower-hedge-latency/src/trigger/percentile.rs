@@ -94,7 +94,7 @@ impl Percentile {
         }
     }
 
-    /// The share of calls that the trigger makes late.
+    /// The share of calls that take longer than the trigger, and so are hedged.
     pub(crate) fn share(&self) -> f64 {
         1.0 - self.quantile()
     }
