@@ -33,34 +33,34 @@ macro_rules! counts {
 counts! {
     /// Calls that have ended, including calls that their callers dropped.
     pub calls: u64,
-    /// Calls whose request must not be hedged or cannot be copied, such as a request that is itself a hedge. They neither
-    /// deposit into a budget with a ratio nor train the trigger.
+    /// Calls whose request must not be hedged, such as a request that is itself a hedge. They neither deposit into a budget
+    /// with a ratio nor train the trigger.
     pub ineligible: u64,
     /// Calls that were still in flight when their first hedge was due. With a learned percentile `q`, their share of
-    /// the eligible calls approaches 1 − q.
+    /// the eligible calls is usually close to 1 − q.
     pub late: u64,
     /// Hedges that were sent.
     pub hedges: u64,
     /// Calls that a hedge won: the caller received the hedge's success.
     pub hedge_wins: u64,
-    /// Hedges that were due while the budget had no token.
+    /// Hedges that were due, but were not sent because the budget had no token.
     pub denied: u64,
     /// Hedges that were due, but were not sent because hedges of their class hardly ever win.
     pub held_back: u64,
     /// Hedges that were due, but whose service failed to become ready or was not ready in time.
     pub not_ready: u64,
-    /// Hedges that were due for a request that cannot be copied.
+    /// Hedges that were due for a request that cannot be resent, such as one with `Upgrade` or with too long a body.
     pub not_resendable: u64,
     /// Hedges that were due in [`Mode::Shadow`](crate::Mode::Shadow), which only counts them.
     pub shadowed: u64,
     /// Calls that their callers dropped.
     pub cancelled: u64,
-    /// Calls that their callers dropped after the first hedge was due.
+    /// Calls that their callers dropped after the first hedge was due. In shadow mode these calls are not counted here.
     ///
     /// If this is the end of most [`late`](Self::late) calls, a timeout above the layer leaves hedges no time to win. Set
     /// a [`max_delay`](crate::HedgeLayerBuilder::max_delay) well below that timeout.
     pub cancelled_late: u64,
-    /// Calls that ended without a success: their outcome is a failure, retryable or not.
+    /// Calls whose outcome was a failure, retryable or not. Dropped calls have no outcome.
     pub failed: u64,
 }
 

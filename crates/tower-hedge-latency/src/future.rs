@@ -24,7 +24,9 @@ type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>
 ///
 /// # Panics
 ///
-/// Panics if it is polled again after it was ready.
+/// Panics if it is polled again after it was ready, or if it needs a timer and no tokio runtime with timers is running.
+///
+/// # Type parameters
 ///
 /// `H` is an attempt in flight: the future of the service `S`, or that future in a box if the layer drains losers. `V` is
 /// the output of `H`. Neither the bounds nor the fields of this type mention the error type: inside `tokio::spawn` the

@@ -11,28 +11,29 @@
 //! to other endpoints.
 //!
 //! A percentile can be too high. In the figure 3 % of the responses take 115 ms and the others 15 ms. The 95th percentile lies
-//! right above 15 ms, and a hedged call takes 30 ms. The 99th lies at 115 ms, so its hedges come too late. Choose 1 − q above
-//! the share of the slow responses.
+//! right above 15 ms, and a hedged call takes about 30 ms. The 99th lies at 115 ms, so its hedges come too late. Choose
+//! 1 − q above the share of the slow responses.
 //!
 //! If fewer than 2 % of 200 hedges win, the layer halves the share of due hedges that it sends, down to 1 in 100. It sends
 //! more when hedges win again.
 //!
 //! # How a percentile is learned
 //!
-//! - The layer records the time in flight of the *first* attempt, if the call succeeded or was past the trigger. If a hedge
+//! - The layer records the time in flight of the *first* attempt, if it succeeded or was past the trigger. If a hedge
 //!   overtook the attempt, its latency is only known to be longer. The layer then uses Kaplan and Meier's estimate, so hedges
 //!   do not bias the trigger. In this crate's tests the hedged share is within a tenth of 1 − q.
 //! - The layer ignores a call that fails, or that its caller drops, before the trigger.
 //! - If more than 1 − q of the first attempts never end, the trigger rises slowly, up to
 //!   [`max_delay`](crate::HedgeLayerBuilder::max_delay).
-//! - If more than a quarter of the calls take the same time to within 1/32, the trigger lies right after them, and fewer
-//!   calls are hedged. In a narrower cluster, such as a common timeout, all or none of the calls may be late. Then the budget
-//!   is the bound.
-//! - Samples cover the current [`window`](crate::HedgeLayerBuilder::window) of 10 s and the previous one. Above about 4,000
-//!   calls per second, the layer records only some of the calls, at least 1 in 16.
+//! - The percentile may fall into a cluster: more than a quarter of the calls, which take the same time to within about
+//!   1/32. Then the trigger lies right after the cluster, and fewer calls are hedged. In a smaller cluster, such as a common
+//!   timeout, all or none of the calls may be late. Then the budget is the bound.
+//! - Samples cover the current [`window`](crate::HedgeLayerBuilder::window), by default of at least 10 s, and the previous
+//!   one. With the defaults, the layer records only some of the calls above about 4,000 per second, at least 1 in 16.
 //! - The first trigger needs `max(100, 10 ÷ (1 − q))` calls. Until then hedges are sent after
 //!   [`initial_delay`](crate::HedgeLayerBuilder::initial_delay), or not at all if it is not set.
-//! - The trigger follows a threefold slowdown within 20 s, or within three minutes if hedges answer immediately.
+//! - In this crate's tests, the trigger follows a threefold slowdown within 20 s. It takes longer if hedges answer
+//!   immediately, or if few calls fill a window.
 //! - [`key`](crate::HedgeLayerBuilder::key) learns a percentile for each class of requests.
 //!
 //! # Which budget
@@ -48,21 +49,22 @@
 //!
 //! # The race
 //!
-//! - The first *good* response wins. Errors and the statuses 408, 425, 429, 500, 502, 503 and 504 do not win while another
-//!   attempt is in flight. If all attempts fail, the caller receives the outcome of the first attempt.
+//! - The first *good* response wins. Retryable failures, such as the statuses 408, 425, 429, 500, 502, 503 and 504, do not
+//!   win while another attempt is in flight. If all attempts fail that way, the caller receives the first attempt's outcome.
+//! - A failure that is not retryable ends the race.
 //! - A tie goes to the oldest attempt. Only the response head is classified.
 //! - A failure before any hedge is returned immediately, because retries belong to a retry layer. With
-//!   [`hedge_on_failure`](crate::HedgeLayerBuilder::hedge_on_failure) the next hedge follows immediately,
-//!   unless the failure has a `Retry-After`.
-//! - A hedge is not sent if its service is not ready, or if the budget has no token.
+//!   [`hedge_on_failure`](crate::HedgeLayerBuilder::hedge_on_failure) the next hedge follows a retryable failure
+//!   immediately, unless the server demands a wait.
+//! - A hedge waits until its service is ready. It is not sent if the budget has no token.
 //! - Losers are dropped when the winner is known. Over HTTP/1 that closes a connection, over HTTP/2 it resets a stream. With
-//!   the feature `drain` they end in the background. Drain losers above a balancer by latency (`PeakEwma`), because dropped
+//!   the setting `drain` they end in the background. Drain losers above a balancer by latency (`PeakEwma`), because dropped
 //!   losers make a slow endpoint look fast.
-//! - HTTP hedges only safe methods: the second of two DELETEs answers 404 and may win.
+//! - By default, HTTP hedges only safe methods: the second of two DELETEs answers 404 and may win.
 //!   [`hedge_if`](crate::HedgeLayerBuilder::hedge_if) narrows this, and
 //!   [`hedge_unsafe_if`](crate::HedgeLayerBuilder::hedge_unsafe_if) widens it. gRPC hedges only methods declared idempotent.
-//! - A hedge is never hedged again. Layers below read the [`Attempt`](crate::Attempt) in its extensions, other servers the
-//!   header `x-hedge-attempt`.
+//! - Over HTTP and gRPC, a hedge is not hedged again. Layers below read the [`Attempt`](crate::Attempt) in its extensions,
+//!   other servers the header `x-hedge-attempt`.
 //! - No hedge is sent after a request's [deadline](crate::HedgeOverride::deadline).
 //! - A streaming body is recorded up to [`replay_limit`](crate::HedgeLayerBuilder::replay_limit). If it is longer, the oldest
 //!   attempt continues and the others are cancelled.

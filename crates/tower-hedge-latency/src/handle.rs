@@ -49,7 +49,8 @@ impl HedgeHandle {
         settings.learns().then(|| settings.target.quantile())
     }
 
-    /// Returns the delay from a call's start to its first hedge. Returns `None` while a percentile has too few samples.
+    /// Returns the delay from a call's start to its first hedge. While a percentile has too few samples, it is the
+    /// [`initial_delay`](crate::HedgeLayerBuilder::initial_delay), or `None` without one.
     ///
     /// With [`key`](crate::HedgeLayerBuilder::key) this is the delay of the requests that have no class of their own.
     #[must_use]
@@ -59,8 +60,9 @@ impl HedgeHandle {
         settings.due(0, learned)
     }
 
-    /// Returns the name and the learned delay of each [`key`](crate::HedgeLayerBuilder::key), sorted by name. The delay is
-    /// `None` while a key has too few samples. The list is empty if the trigger is not a percentile.
+    /// Returns the name and the delay of each [`key`](crate::HedgeLayerBuilder::key) so far, sorted by name. While a key
+    /// has too few samples, its delay is the [`initial_delay`](crate::HedgeLayerBuilder::initial_delay), or `None` without
+    /// one. The list is empty if the trigger is not a percentile.
     ///
     /// # Cost
     ///

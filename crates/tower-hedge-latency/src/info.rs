@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tower_attempt::Attempt;
 
-/// A hedge layer's report on a call, in the extensions of its HTTP response.
+/// A hedge layer's report on a call, in the extensions of its HTTP or gRPC response.
 ///
 /// A response has a report if a hedge was sent, whichever attempt won. A response without a report comes from a call
 /// with a single attempt.
@@ -24,7 +24,7 @@ pub struct HedgeInfo {
     pub winner: Option<Attempt>,
     /// The number of attempts that were sent, the first one included.
     pub attempts: u32,
-    /// The trigger's delay from the call's start to the first hedge. A failed attempt or a server's pushback may have
-    /// sent the hedge at another time.
+    /// The trigger's delay from the call's start to the first hedge. The hedge may have been sent at another time: after
+    /// a failed attempt, after a server's pushback, or when its service became ready.
     pub delay: Duration,
 }

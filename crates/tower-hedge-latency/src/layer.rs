@@ -59,15 +59,19 @@ tower_attempt::__layer! {
     "tower_hedge_latency", "hedges", HedgeLayerBuilder, HedgeLayer, Hedge<A, L>,
     HedgeHandle, HedgeCounts, Config,
     /// Hedges HTTP requests of safe methods. A response that a retry layer would retry, such as a 503 or
-    /// a 429, does not win. See [`Http`](crate::Http).
+    /// a 429, does not win while another attempt is in flight. See [`Http`](crate::Http).
     http,
     /// Hedges gRPC calls of the methods declared idempotent with
     /// [`idempotent_methods`](HedgeLayerBuilder::idempotent_methods) or
     /// [`idempotent_if`](HedgeLayerBuilder::idempotent_if). See [`Grpc`].
     ///
-    /// UNAVAILABLE does not win. A server's pushback sets the time of the next hedge, earlier or later than
-    /// the trigger does, and shifts all later hedges by the same time. A negative pushback cancels them. If
-    /// an attempt fails and no other is in flight, the call ends: only a retry layer waits and sends again.
+    /// UNAVAILABLE does not win while another attempt is in flight. A server's pushback sets the time of the
+    /// next hedge, earlier or later than the trigger does, and shifts all later hedges by the same time. A
+    /// negative pushback cancels them.
+    ///
+    /// If an attempt fails and no other is in flight, the call ends, unless
+    /// [`hedge_on_failure`](HedgeLayerBuilder::hedge_on_failure) sends a hedge. Only a retry layer waits and
+    /// sends again.
     grpc,
     #[cfg(feature = "grpc")]
     idempotent_if of [] Grpc,

@@ -72,7 +72,7 @@
 //! | [`fan_out(n)`](HedgeLayerBuilder::fan_out) | n − 1, concurrent with the first attempt | n − 1 for every call | few calls that must not be late |
 //!
 //! A hedge helps if a second attempt would answer sooner. Choose 1 − q above the share of slow responses: the 95th percentile
-//! if up to 5 % are slow. The [guide] explains how the percentile is learned.
+//! if fewer than 5 % are slow. The [guide] explains how the percentile is learned.
 //!
 //! # Which budget
 //!
@@ -81,12 +81,13 @@
 //!
 //! # Failures and losers
 //!
-//! - The first *good* response wins. Errors and the statuses 408, 425, 429, 500, 502, 503 and 504 do not win while another
-//!   attempt is in flight. If all attempts fail, the caller receives the outcome of the first attempt.
-//! - A failure before any hedge is returned immediately, because retries belong to a retry layer.
-//! - Losers are dropped when the winner is known, or end in the background with the feature `drain`.
-//! - HTTP hedges only safe methods, gRPC only methods declared idempotent.
-//! - A hedge is not sent if its service is not ready, or if the budget has no token.
+//! - The first *good* response wins. Retryable failures, such as the statuses 408, 425, 429, 500, 502, 503 and 504, do not
+//!   win while another attempt is in flight. If all attempts fail that way, the caller receives the first attempt's outcome.
+//! - A failure that is not retryable ends the race.
+//! - By default, a failure before any hedge is returned immediately, because retries belong to a retry layer.
+//! - Losers are dropped when the winner is known, or end in the background with the setting `drain`.
+//! - By default, HTTP hedges only safe methods. gRPC hedges only methods declared idempotent.
+//! - A hedge waits until its service is ready. It is not sent if the budget has no token.
 //!
 //! The [guide] has the other rules of the race.
 //!
@@ -132,9 +133,10 @@
 //!
 //! # Cost
 //!
-//! A call that is not hedged copies its request and the service, performs a few atomic operations, reads the clock once
-//! or twice, and uses a timer unless its first poll returns the response: no further allocation, no lock, no boxed future.
-//! That is about 0.05 µs without the timer and 0.1 µs with it (`benches`, on a shared EPYC). Each class takes 16 KB.
+//! With the defaults and a body in memory, a call that is not hedged copies its request and the service, performs a few
+//! atomic operations, and reads the clock once or twice. It uses a timer unless its first poll returns the response. The
+//! layer makes no further allocation, takes no lock and boxes no future. For a request of one integer that takes at least
+//! 0.05 µs without the timer and 0.1 µs with it (`benches`, on a shared EPYC). Each class takes 16 KB.
 //!
 //! # Features
 //!

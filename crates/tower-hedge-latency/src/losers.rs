@@ -17,8 +17,8 @@ pub trait Losers<F: Future> {
     /// Takes the future of a new attempt.
     fn hold(&self, future: F) -> Self::Attempt;
 
-    /// Disposes of an attempt because another attempt won. If the attempt is left in place, the caller drops it right
-    /// after this call.
+    /// Disposes of an attempt because another attempt ended the race. If the attempt is left in place, the caller drops
+    /// it soon after this call.
     fn dispose(&self, _attempt: Pin<&mut Option<Self::Attempt>>) {}
 
     /// Disposes of the outcome of a failed attempt that the caller will not receive.

@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// All attempts of a call share one list. A balancer that picks an endpoint for an attempt avoids the endpoints on the
 /// list, and adds its choice. With [`spread`](crate::HedgeLayerBuilder::spread) or
-/// [`alternates_fn`](crate::HedgeLayerBuilder::alternates_fn), every request that may be hedged has a list.
+/// [`alternates_fn`](crate::HedgeLayerBuilder::alternates_fn), the layer adds a list to each request that it may hedge. It
+/// adds none while no delay is learned, or if it sends no hedges.
 ///
 /// # Cost
 ///
-/// Four allocations per call, and a lock for each access.
+/// A few allocations per call, and a lock for each access.
 ///
 /// ```
 /// use tower_hedge_latency::UsedEndpoints;

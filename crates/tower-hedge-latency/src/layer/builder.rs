@@ -54,22 +54,23 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// times that latency.
     ///
     /// With 0.95 the slowest 5 % of the calls are hedged. Choose the quantile by the additional load that you can afford.
-    /// The default budget pays for these hedges. [`build`](Self::build) fails if an explicit [`budget`](Self::budget) is
-    /// too small for them. The learned latency follows a changing service within about two [windows](Self::window).
+    /// The default budget pays for one hedge of each of these calls. [`build`](Self::build) fails if an explicit
+    /// [`budget`](Self::budget) is too small for that. The learned latency usually follows a changing service within about
+    /// two [windows](Self::window).
     ///
     /// If more than 1 − `quantile` of the calls are slow, the learned delay is as long as a slow call, and hedges are too
-    /// late to win.
+    /// late to win. A [`max_delay`](Self::max_delay) prevents that.
     ///
     /// # Cost
     ///
-    /// Two clock reads and three or four atomic operations per call. High rates cost less per call, because only a share
-    /// of the calls is sampled. Each of at most 256 [keys](Self::key) takes 16 KB of memory, so 4 MB at most.
+    /// Two clock reads and a few atomic operations per call. High rates cost less per call, because only a share of the
+    /// calls is sampled. Each of at most 256 [keys](Self::key) takes 16 KB of memory, so about 4 MB at most.
     pub fn percentile(mut self, quantile: f64) -> Self {
         self.0.settings.percentile.quantile = Some(quantile);
         self.trigger("percentile", Trigger::Percentile)
     }
 
-    /// A fixed delay: hedge k is sent `k · delay` after the call's start.
+    /// A fixed delay: hedge k is due `k · delay` after the call's start.
     ///
     /// Choose a delay that only the slowest calls exceed, such as the 95th percentile. A shorter delay adds load, and a
     /// longer one leaves more of the tail. tokio's timers have a resolution of 1 ms.
@@ -77,14 +78,14 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self.trigger("fixed", Trigger::Fixed(delay))
     }
 
-    /// The offsets from the call's start at which hedges are sent: 1 to 100 of them, in ascending order.
+    /// The offsets from the call's start at which hedges are due: 1 to 100 of them, in ascending order.
     pub fn delays(self, delays: impl IntoIterator<Item = Duration>) -> Self {
         self.trigger("delays", Trigger::Delays(delays.into_iter().collect()))
     }
 
     /// The number of attempts that are sent concurrently, from 2 to 101.
     ///
-    /// The load on the service is multiplied by `attempts`.
+    /// This multiplies the load on the service by up to `attempts`.
     pub fn fan_out(self, attempts: u32) -> Self {
         self.trigger("fan_out", Trigger::FanOut(attempts))
     }
@@ -128,7 +129,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self
     }
 
-    /// The delay before the first hedge while the percentile has too few samples.
+    /// The delay before the first hedge while the percentile has too few samples. [`min_delay`](Self::min_delay) and
+    /// [`max_delay`](Self::max_delay) bound it, too.
     ///
     /// # Default
     ///
@@ -152,14 +154,15 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 
     /// Whether a retryable failure of an attempt sends the next hedge immediately.
     ///
-    /// A failure with a `Retry-After` or a gRPC pushback sends no hedge before that wait has passed. If no other attempt is in
-    /// flight, the caller receives the failure.
+    /// A failure with a `Retry-After` or a gRPC pushback sends no hedge before that wait has passed. If there is a wait and
+    /// no other attempt is in flight, the caller receives the failure.
     ///
     /// Use it for failures that arrive early and pass quickly, where the backoff of a retry layer would be too long. The
     /// hedge takes a token from the budget like any other.
     ///
     /// If a due hedge already waits until its service is ready, that hedge is the next one. Its service may need the
-    /// concurrency permit that the failed attempt held. If its service is still not ready, the caller receives the failure.
+    /// concurrency permit that the failed attempt held. If its service is still not ready and no attempt is in flight, the
+    /// caller receives the failure.
     ///
     /// # Default
     ///
@@ -176,7 +179,7 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// Returns an error if a setting is out of its range. The error names the setting, its value and its range.
     ///
     /// Returns an error if two settings contradict each other: two triggers, a percentile that the budget cannot pay
-    /// for, or a setting that the trigger does not use. gRPC without idempotent methods is an error, too.
+    /// for, or a setting that the trigger does not use. gRPC without any method declared idempotent is an error, too.
     pub fn build(self) -> Result<HedgeLayer<P, O, A, L>, BuildError>
     where
         P: Protocol,

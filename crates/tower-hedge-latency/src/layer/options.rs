@@ -51,8 +51,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self.destination(Alternates::new(services))
     }
 
-    /// Chooses the service of each hedge with a closure, which receives the attempt and the endpoints of the call's
-    /// earlier attempts in [`UsedEndpoints`].
+    /// Chooses the service of each hedge with a closure. The closure receives the attempt and the call's list of
+    /// [`UsedEndpoints`], which the services below fill.
     #[cfg(feature = "http")]
     pub fn alternates_fn<F, S>(self, choose: F) -> HedgeLayerBuilder<P, O, Chosen<F>, L>
     where
@@ -228,7 +228,7 @@ impl<P: Dialect, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 
 #[cfg(feature = "http")]
 impl<O, A, L> HedgeLayerBuilder<Http, O, A, L> {
-    /// Also hedges the requests of unsafe methods for which a closure returns `true`.
+    /// Also hedges the requests of unsafe methods for which a closure returns `true`. CONNECT is never hedged.
     ///
     /// Two attempts of such a request may run concurrently, in any order, and either may win. A DELETE
     /// may show its caller the 404 of the second attempt, and a PUT with a precondition the 412 of the

@@ -30,13 +30,13 @@ const BODY_LIMIT: u64 = 64 * 1024;
 /// after 20 ms: the 99th percentile was 20 ms without hedges, 36 ms with dropped losers, and 20 ms with drained ones;
 /// the 99.9th was 125, 40 and 32 ms. Make [`time_limit`](Self::time_limit) longer than the slowest responses.
 ///
-/// A background task awaits a loser's response and reads its body to the end. Another task does the same for a response
-/// that failed while other attempts are in flight. A task that exceeds [`time_limit`](Self::time_limit) or
+/// A background task awaits a loser's response and reads its body to the end. Another task reads the body of a failed
+/// response that the caller does not receive. A task that exceeds [`time_limit`](Self::time_limit) or
 /// [`body_limit`](Self::body_limit) drops the loser. If [`capacity`](Self::capacity) tasks are running, a further loser is
 /// dropped immediately.
 ///
-/// When the layer and its services are dropped, all draining losers are dropped. If a caller drops a call, the call's
-/// attempts are always dropped.
+/// When the layer, its services and all clones of its `Drain` are dropped, all draining losers are dropped. If a caller
+/// drops a call, the call's attempts in flight are dropped.
 ///
 /// # Default
 ///
@@ -92,7 +92,7 @@ struct LoserTasks {
 }
 
 impl Drain {
-    /// Maximum number of losers that are drained concurrently. With 0 all losers are dropped.
+    /// Maximum number of losers that all services of the layer drain concurrently. With 0 all losers are dropped.
     #[must_use]
     pub fn capacity(mut self, losers: usize) -> Self {
         self.capacity = losers;
