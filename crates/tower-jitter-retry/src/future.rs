@@ -24,7 +24,8 @@ type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>
 ///
 /// # Panics
 ///
-/// Panics if it is polled again after it was ready.
+/// May panic if it is polled again after it was ready. Panics if it needs a timer and no tokio runtime with timers is
+/// running.
 // `F` is the future of the service `S`. Neither the bounds nor the fields of this type mention the error type: inside
 // `tokio::spawn` the compiler erases lifetimes, so it could not prove that the error type is `'static`.
 #[pin_project]

@@ -8,9 +8,9 @@
 //! send three attempts per call, and each attempt has a timeout of 1 s.
 //!
 //! Without a budget the server never recovers. It works through a full queue, and every request in it is older than its
-//! timeout, so its caller has already sent the next attempt. With the default budget, failing calls cause ten retries per
-//! second in the long run, and the server recovers as it does without retries. This is the metastable failure of Bronson,
-//! Aghayev, Charapko and Zhu (*Metastable Failures in Distributed Systems*, HotOS 2021).
+//! timeout, so its caller has stopped waiting for it. This is the metastable failure of Bronson, Aghayev, Charapko and Zhu
+//! (*Metastable Failures in Distributed Systems*, HotOS 2021). With the default budget, failing calls cause ten retries per
+//! second in the long run, and the server recovers almost as it does without retries.
 //!
 //! [`Budget`](crate::Budget) explains how tokens are deposited and spent. Layers that share a backend share one budget: the
 //! outermost layer takes it with [`budget`](crate::RetryLayerBuilder::budget), the layers below with
@@ -20,10 +20,10 @@
 //!
 //! A request without proof may have had an effect, so only idempotent requests are sent again after such a failure. With
 //! proof, every request is safe to resend. Proof is a connection that was never made, a pooled connection that the server had
-//! closed, and HTTP/2's REFUSED_STREAM and GOAWAY.
+//! closed, and HTTP/2's REFUSED_STREAM and a GOAWAY without an error.
 //!
 //! The layer finds proof in the errors of `std::io`, and with the client features in the errors of hyper, hyper-util, h2,
-//! reqwest and tonic. These errors may be boxed, or the source of another error. Errors of other types prove nothing.
+//! reqwest and tonic. These errors may be boxed, or the source of a boxed error. Errors of other types prove nothing.
 //!
 //! A service below that sends requests of its own, such as a redirecting client, can report the error of another request.
 //! Place the layer below that service. reqwest follows redirects by default, so its errors are no proof unless the layer is
@@ -48,7 +48,8 @@
 //! |---|---|---|---|
 //! | HTTP and gRPC | 3 | 3 | 3 |
 //! | HTTP and gRPC, the layer below in another task, such as tower's `Buffer` | 3 | 4 | up to 5 |
-//! | `reqwest::Request`, and requests without extensions | 3 | 3 | up to 5 |
+//! | `reqwest::Request`, and requests without extensions, in one task | 3 | 3 | up to 5 |
+//! | the same, the layer below in another task | up to 9 | 9 | 9 |
 //! | the layer below in another process | 9 | 9 | 9 |
 //!
 //! A proxy that copies extensions to other messages copies the marks. A service that replaces the extensions removes them.

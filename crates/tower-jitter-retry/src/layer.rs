@@ -27,8 +27,9 @@ pub struct RetryLayer<P = Generic, O = NoObserver, T = NoTimeLimit>(
 impl RetryLayer<Grpc> {
     /// Retries gRPC calls according to gRFC A6, with the defaults of [`RetryLayerBuilder`] and the rules of [`Grpc`].
     ///
-    /// The layer retries after a server's pushback, and after proof that the server did not process the call. Without
-    /// either, it retries UNAVAILABLE for methods declared [idempotent](RetryLayerBuilder::idempotent_methods).
+    /// The layer retries after UNAVAILABLE or RESOURCE_EXHAUSTED with a server's pushback, and after proof that the server
+    /// did not process the call. To retry UNAVAILABLE without a pushback, build the layer with
+    /// [`builder`](RetryLayer::builder), and declare methods [idempotent](RetryLayerBuilder::idempotent_methods).
     ///
     /// ```
     /// use bytes::Bytes;
@@ -109,7 +110,7 @@ impl RetryLayer<Grpc> {
 /// | `backoff` | 100 ms · 2ⁿ up to 20 s, full jitter; throttled calls start from 1 s | AWS SDK for Java 2.x |
 /// | `budget` | 20 % of successful calls + 10 per second, burst 100 | Finagle, linkerd2 |
 /// | `max_retry_after` | 60 s | |
-/// | `retry_until`, `attempt_timeout`, `deadline` | no limit; a request's own [`RetryOverride`](crate::RetryOverride) is honoured | |
+/// | `retry_until`, `attempt_timeout`, `deadline` | no limit; the deadline of a [`RetryOverride`](crate::RetryOverride) is honoured | |
 /// | `replay_limit` | 64 KiB | linkerd2 |
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it is built"]
@@ -120,7 +121,7 @@ tower_attempt::__layer! {
     /// [`Http`](crate::Http).
     http,
     /// Returns a builder of a layer for any service whose requests are `Clone`. By default the layer retries every
-    /// `Err` and no `Ok`.
+    /// `Err` and no `Ok`. A [rejection](crate::Rejected) without a wait is not retried.
     builder,
     "tower_jitter_retry", "retries", RetryLayerBuilder, RetryLayer, Retry<T>,
     RetryHandle, RetryCounts, Config,
@@ -179,7 +180,7 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     }
 
     /// The maximum `Retry-After` to honour. If the server demands a longer wait, the caller receives the response, and
-    /// no retry is sent.
+    /// no retry is sent. The same holds for a gRPC pushback, and for a layer below that names a wait.
     ///
     /// # Default
     ///
@@ -209,9 +210,9 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     /// Use it for an error type that does not implement [`TimeoutAnswer`](crate::TimeoutAnswer), or for another outcome
     /// than `TimeoutAnswer` makes.
     ///
-    /// If neither [`attempt_timeout`](Self::attempt_timeout) nor [`deadline`](Self::deadline) is set, the layer
-    /// enforces the limits that requests carry: those of a [`RetryOverride`](crate::RetryOverride), and a
-    /// `grpc-timeout`.
+    /// With this setting the layer enforces the limits that requests carry, even if neither
+    /// [`attempt_timeout`](Self::attempt_timeout) nor [`deadline`](Self::deadline) is set: the limits of a
+    /// [`RetryOverride`](crate::RetryOverride), and over gRPC a `grpc-timeout`.
     ///
     /// # Default
     ///
@@ -273,17 +274,18 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
 }
 
 impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
-    /// Maximum time from sending an attempt to its response. A slower attempt is dropped, and retried if its request is
-    /// idempotent.
+    /// Maximum time from sending an attempt to its response. A slower attempt is dropped, and may be retried if its
+    /// request is idempotent.
     ///
     /// For a service that speaks neither HTTP nor gRPC, the rule decides whether to retry after a timeout. The default
     /// rule does. A [`retry_if`](RetryLayerBuilder::retry_if) closure receives the outcome that the timeout creates.
     ///
-    /// The [`RetryOverride`](crate::RetryOverride) of a request replaces this limit. Choose the duration of the slowest
-    /// successful responses, such as the 99.9th percentile.
+    /// The `attempt_timeout` of a [`RetryOverride`](crate::RetryOverride) replaces this limit. Choose the duration of the
+    /// slowest successful responses, such as the 99.9th percentile.
     ///
     /// If the last attempt times out, the caller receives the outcome that
-    /// [`TimeoutAnswer`](crate::TimeoutAnswer) or [`on_timeout`](RetryLayerBuilder::on_timeout) creates.
+    /// [`TimeoutAnswer`](crate::TimeoutAnswer) or [`on_timeout`](RetryLayerBuilder::on_timeout) creates. Over gRPC that
+    /// is DEADLINE_EXCEEDED, unless `on_timeout` is set.
     ///
     /// # Default
     ///
@@ -318,7 +320,8 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
     }
 
     /// Maximum duration of a call until its response, with all attempts and the waits between them. When it expires,
-    /// the layer drops the attempt in flight or ends the wait, and the call times out.
+    /// the layer drops the attempt in flight or ends the wait, and the call times out. If the delay before a retry would
+    /// end later, the caller receives the failure immediately.
     ///
     /// The deadline of a [`RetryOverride`](crate::RetryOverride) replaces this limit. A `grpc-timeout` can only shorten
     /// this limit.
@@ -338,7 +341,7 @@ impl<P: Dialect, O, T> RetryLayerBuilder<P, O, T> {
     /// the outcome of the failed attempt. If it returns `None`, the layer's [`backoff`](Self::backoff) applies.
     ///
     /// A server's `Retry-After` remains a lower bound. A gRPC pushback replaces the delay, and the numbers then start
-    /// from 1 again.
+    /// from 1 again. A retry without a delay, after proof that the server did not process the request, has no number.
     ///
     /// # Default
     ///
@@ -385,7 +388,7 @@ impl<O, T> RetryLayerBuilder<Http, O, T> {
     ///
     /// # Default
     ///
-    /// A 429 is retried for every method, POST included, because most servers send 429 before they process a request.
+    /// A 429 is retried for every method except CONNECT, because most servers send 429 before they process a request.
     /// Use this setting for a server that may send 429 later.
     pub fn retry_429_for_idempotent_only(self) -> Self {
         self.rule(|settings| settings.retry_429_for_idempotent_only = true)

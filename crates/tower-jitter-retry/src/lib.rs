@@ -31,7 +31,8 @@
 //! ```
 //!
 //! For a service with any other request that is `Clone`, the layer retries every `Err` and no `Ok`, unless a rule
-//! ([`retry_if`](RetryLayerBuilder::retry_if), [`classify_with`](RetryLayerBuilder::classify_with)) decides otherwise.
+//! ([`retry_if`](RetryLayerBuilder::retry_if), [`classify_with`](RetryLayerBuilder::classify_with)) decides otherwise. An
+//! `Err` by which a layer below [rejects](Rejected) the request without naming a wait is not retried.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -68,9 +69,9 @@
 //! | 429 | after a backoff from 1 s | the same ([unless switched off](RetryLayerBuilder::retry_429_for_idempotent_only)) |
 //! | 503 with a `Retry-After` above 0 | after a backoff from 1 s | no |
 //! | 408, 425, 500, 502, 503, 504 | yes | no |
-//! | proof that the server did not process the request: a stale pooled connection, REFUSED_STREAM, GOAWAY | the first time immediately and without a token | the same |
+//! | proof that the server did not process the request: a stale pooled connection, REFUSED_STREAM, a GOAWAY without an error | the first time immediately and without a token | the same |
 //! | no connection: refused, timed out, no address | yes | yes |
-//! | a layer below rejected the request and names a wait, such as a `ThrottleLayer` of `tower-dist-ratelimit` | after that wait | the same |
+//! | a layer below rejected the request and names a wait, such as a `ThrottleLayer` of `tower-dist-ratelimit` | at the earliest after that wait | the same |
 //! | a layer below rejected the request without a wait, such as tower's `LoadShed` | no | no |
 //! | an error of the request's own body | no | no |
 //! | any other error of the client | yes | no |
@@ -89,23 +90,26 @@
 //! The [guide] lists the proofs that a server did not process a request, and the rejections that are recognised.
 //!
 //! **Bodies** in memory are shared. A streaming body is recorded up to
-//! [`replay_limit`](RetryLayerBuilder::replay_limit); a request with a longer body is not resent. Other types, such as a
-//! server's `Incoming`, become replayable as a [`ReplayBody`].
+//! [`replay_limit`](RetryLayerBuilder::replay_limit). Once an attempt has read more, the request is not resent. Other
+//! types, such as a server's `Incoming`, become replayable as a [`ReplayBody`].
 //!
 //! # gRPC
 //!
-//! [`RetryLayer::grpc`] follows gRFC A6. It retries after a server's pushback and after proof that the server did not
-//! process the call. UNAVAILABLE and broken connections are retried for the methods declared
-//! [idempotent](RetryLayerBuilder::idempotent_methods). Each attempt carries the remaining time of a `grpc-timeout`. See
-//! [`Grpc`].
+//! [`RetryLayer::grpc`] follows gRFC A6. It retries after UNAVAILABLE or RESOURCE_EXHAUSTED with a server's pushback, and
+//! after proof that the server did not process the call. UNAVAILABLE without a pushback and broken connections are retried
+//! for the methods declared [idempotent](RetryLayerBuilder::idempotent_methods). Each retry carries the remaining time of
+//! a `grpc-timeout`. See [`Grpc`].
 //!
 //! # Time limits
 //!
 //! | limit | ends the attempt in flight | the caller receives |
 //! |---|---|---|
-//! | [`retry_until`](RetryLayerBuilder::retry_until), [`RetryOverride::deadline`] | no | a failure immediately, if its retry would start too late |
-//! | [`attempt_timeout`](RetryLayerBuilder::attempt_timeout) | yes; the attempt is retried if the request is idempotent | the timeout of the last attempt |
-//! | [`deadline`](RetryLayerBuilder::deadline) | yes, with the call | a timeout |
+//! | [`retry_until`](RetryLayerBuilder::retry_until) | no | a failure immediately, if its retry would start too late |
+//! | [`attempt_timeout`](RetryLayerBuilder::attempt_timeout) | yes; the attempt is retried if the request is idempotent | a timeout, if the last attempt timed out |
+//! | [`deadline`](RetryLayerBuilder::deadline) | yes, with the call | a timeout, or a failure immediately, if its retry would start too late |
+//!
+//! [`RetryOverride::deadline`] acts like `deadline` in a layer with an `attempt_timeout`, a `deadline` or an `on_timeout`,
+//! and like `retry_until` in any other layer.
 //!
 //! The outcome that the caller receives after a timeout depends on the service's error type ([`TimeoutAnswer`]): an error
 //! where errors are boxed, a 504 for axum and reqwest, DEADLINE_EXCEEDED over gRPC. An
@@ -155,9 +159,10 @@
 //!
 //! # Cost
 //!
-//! If the first attempt succeeds, a call copies the request and the service and performs a few atomic operations: no further
-//! allocation, no lock, no timer, no clock, no boxed future. A request that is never resent, such as CONNECT, is not copied.
-//! Time limits read the clock. `attempt_timeout` and `deadline` also use a timer, unless the first poll ends the call.
+//! If the first attempt succeeds, a call with a body in memory copies the request and the service and performs a few atomic
+//! operations: no further allocation, no lock, no timer, no boxed future. A CONNECT request is not copied. The call reads
+//! the clock only if it has a time limit, or if the budget is not full. `attempt_timeout` and `deadline` also use a timer,
+//! unless the first poll ends the call.
 //!
 //! # Features
 //!
