@@ -171,7 +171,7 @@ impl<'a> Take<'a> {
     }
 }
 
-/// Returns a duration in nanoseconds. The maximum, `u64::MAX`, is 584 years.
+/// Returns a duration in nanoseconds. A duration above `u64::MAX` nanoseconds, 584 years, becomes `u64::MAX`.
 #[inline]
 #[must_use]
 pub fn saturating_nanos(duration: Duration) -> u64 {

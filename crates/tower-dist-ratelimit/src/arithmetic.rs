@@ -13,7 +13,7 @@
 //! let limit = Limit::new(policy.algorithm(), policy.quota())?;
 //! let charge = Charge::new(PolicyId::new(0), b"alice", 1);
 //!
-//! // Two of ten mails a second pass at time 0. The third passes when a tenth of a second is over.
+//! // With a burst of 2, two mails pass at time 0. At 10 mails per second, the third passes after 100 ms.
 //! let mut state = limit.unused(0);
 //! assert!(state.charge(0, &charge).allowed);
 //! assert!(state.charge(0, &charge).allowed);
@@ -45,17 +45,18 @@
 //! |---|---|---|
 //! | `0x11` | token bucket, leaky bucket | time at which the bucket is full, in units of the quota's clock; limit, window in ns and burst of the quota in force; time of the write |
 //! | `0x12` | leaky queue | the same, for the time at which the queue is empty |
-//! | `0x13` | fixed window | one word: number of the window, counted from 1, in the high bits; count in the low bits, which are the bits that the number at [`HORIZON`] does not need |
+//! | `0x13` | fixed window | one word: number of the window, counted from 1, in the high bits; count in the low bits, which are as many as the leading zeros of `HORIZON / window + 2` as a `u64` |
 //! | `0x14` | fixed window from the first request | end of the window, count |
 //! | `0x15` | sliding windows of all kinds, with `n` sub-windows | number of the newest sub-window; then `n + 1` counts, with the count of sub-window `i` at index `i mod (n + 1)` |
 //! | `0x16` | sliding window log | for each request, the oldest first: nanoseconds since the previous request (for the oldest one, since the epoch), tokens |
 //!
 //! The clock of a quota counts tokens: one token is `2^k` units, and the clock gains `limit * 2^k / window` units per
-//! nanosecond, rounded down once per reading. `k` is the largest integer at which the units of [`HORIZON`] stay below 2⁶³
-//! and the units of a burst at or below 2⁶¹.
+//! nanosecond, rounded down once per reading. `k` is the largest integer at which the units of [`HORIZON`] stay at or
+//! below 2⁶³ and the units of a burst at or below 2⁶¹.
 //!
-//! The bytes do not hold the length of a window or the number of its sub-windows. Include both in the store's keys, so
-//! that a policy with another window starts with unused states.
+//! For algorithms with windows, the bytes do not hold the length of the window, and several algorithms share a first
+//! byte. Include the algorithm and the length in the store's keys, so that a policy with another window starts with
+//! unused states.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -79,8 +80,8 @@ pub use crate::{
 ///
 /// # Cost
 ///
-/// Creating a `Limit` allocates. Reading or writing a state allocates if the state has more than two words. A charge
-/// allocates if an unused state gets more than two words, or if a log grows.
+/// Creating a `Limit` and writing a state to bytes allocate. Reading and charging can allocate, because a state of more
+/// than two words is on the heap.
 #[derive(Clone, Debug)]
 pub struct Limit {
     pub(crate) arithmetic: Arc<dyn Arithmetic>,
@@ -137,7 +138,7 @@ impl Limit {
 
     /// Returns the state of a key without charges.
     ///
-    /// `bits` is a 64-bit hash of the key, the same on every machine. It places the key's
+    /// `bits` is a 64-bit hash of the key, the same on every machine. The hash places the key's
     /// [staggered windows](crate::Policy::fixed_window_staggered); other algorithms ignore it.
     #[must_use]
     pub fn unused(&self, bits: u64) -> State {
@@ -203,6 +204,7 @@ impl State {
 
     /// Corrects a charge: takes `delta` more tokens even if fewer are free, or returns `-delta` tokens.
     ///
+    /// A refund returns at most the used tokens. The charge's cost is not read: the caller limits a refund to the cost.
     /// Returns whether the state changed.
     pub fn settle(&mut self, nanos: u64, charge: &Charge<'_>, delta: i64) -> bool {
         let (now, take) = (self.when(nanos), Take::of(charge));

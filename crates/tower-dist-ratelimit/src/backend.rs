@@ -41,21 +41,21 @@ use crate::{BuildError, Decision, Policy};
 /// |---|---|
 /// | [`register`](Self::register) takes the policies that the backend supports, and rejects all others. | `building` |
 /// | A decision has the quota's limit, the granted and the remaining tokens, and a leaky queue's delay. | `decisions` |
-/// | A charge grants at least its cost and at most [`up_to`](Charge::up_to), of the free tokens. | `decisions` |
-/// | `retry_after` is zero if allowed, and `None` if the cost is above the burst. Otherwise it is exact: one nanosecond (or the clock's grain) earlier the same request is rejected. | `decisions`, `retry` |
+/// | An allowed charge grants its cost, or more of the free tokens, up to [`up_to`](Charge::up_to). | `decisions` |
+/// | `retry_after` is zero if allowed. It is `None` if the cost is above the burst, or above the limit of an algorithm without a burst. Otherwise it is exact: one nanosecond (or the clock's grain) earlier the same request is rejected. | `decisions`, `retry` |
 /// | `reset_after` is the time until the key has no used tokens, for allowed and for rejected requests. | `decisions`, `expiry` |
 /// | A charge of zero cost writes nothing. A rejected charge writes only a change of the key's [quota](Charge::quota). | `nothing written` |
 /// | [`settle`](Self::settle) with a positive `delta` takes tokens even if too few are free; the key is then in debt. With a negative `delta` it returns at most the cost of each charge, and never more than the used tokens. | `refunds` |
 /// | [`reset`](Self::reset) forgets one key and no other. | `reset` |
 /// | A key is any bytes, from none to 64 KiB. No two keys share a state. | `keys` |
 /// | Concurrent requests get exactly the free tokens. | `racing` |
-/// | [`acquire`](Self::acquire) is one atomic step: it makes all charges, or none. In a rejected set, the decision of a policy without a shortage is `allowed`, with nothing granted. | `all or nothing` |
-/// | A charge's quota is in force until another charge changes it, and used tokens stay used. A charge without a quota puts the policy's own quota in force. | `dynamic quotas` |
+/// | [`acquire`](Self::acquire) makes all charges, or none. A backend that charges in [parts](crate::Source::Parts) refunds the other parts. In a rejected set, the decision of a policy without a shortage is `allowed`, with nothing granted. | `all or nothing` |
+/// | A charge's quota is in force until another charge changes it, and used tokens stay used. A charge with a cost and without a quota puts the policy's own quota in force. | `dynamic quotas` |
 ///
 /// No check covers these promises:
 ///
 /// - An answer is a future if it comes [`Later`](Answer::Later). The caller may drop the future at any time. If the
-///   charge is then in flight to a server, it stays charged. The caller does not retry a failed answer.
+///   charge is then in flight to a server, it may stay charged. The caller usually does not retry a failed answer.
 /// - The future needs no timeout of its own: a caller waits at most its
 ///   [`backend_timeout`](crate::RateLimitLayerBuilder::backend_timeout).
 pub trait Backend: Any + Send + Sync {
@@ -70,9 +70,9 @@ pub trait Backend: Any + Send + Sync {
 
     /// Returns whether a decision takes a round trip to a server.
     ///
-    /// A backend that returns `false` answers immediately and does not fail, as [`Memory`] does. It has neither a circuit
-    /// breaker nor a [deny cache](crate::RateLimitLayerBuilder::deny_cache). If such a backend fails or answers
-    /// [`Later`](Answer::Later), the limit rejects the request. With
+    /// A backend that returns `false` has to answer immediately and without failures, as [`Memory`] does. A limit over
+    /// such a backend has no [deny cache](crate::RateLimitLayerBuilder::deny_cache), and usually no circuit breaker. If
+    /// the backend fails or answers [`Later`](Answer::Later) nevertheless, the limit usually rejects the request. With
     /// [`FailureMode::Open`](crate::FailureMode::Open) the request passes.
     ///
     /// # Default
@@ -81,7 +81,7 @@ pub trait Backend: Any + Send + Sync {
     ///
     /// # Cost
     ///
-    /// `true` adds 70 kB to a binary: the code that handles failures.
+    /// `true` adds about 70 kB to a binary: the code that handles failures.
     fn is_remote(&self) -> bool {
         true
     }
@@ -92,16 +92,16 @@ pub trait Backend: Any + Send + Sync {
     ///
     /// # Errors
     ///
-    /// A policy with a name, quota or algorithm that this backend does not support. Then no policy is registered.
+    /// A policy that this backend does not support, or an invalid setting of the backend. Then no policy is registered.
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError>;
 
-    /// Makes all charges, or none. They belong to policies of one `register` call, each policy at most once.
+    /// Makes all charges, or none. The charges belong to policies of one `register` call, at most one to each policy.
     ///
     /// `out` has one decision per charge. A backend that returns [`Answer::Done`] has written all of them.
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer;
 
-    /// Corrects charges: takes `delta` more tokens for each, even if fewer are free. A negative `delta` returns tokens,
-    /// at most the cost of each charge.
+    /// Corrects charges: takes `delta` more tokens for each charge, even if fewer are free. A negative `delta` returns
+    /// tokens, at most the cost of each charge.
     ///
     /// A successful answer is `true` and has no decisions.
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer;

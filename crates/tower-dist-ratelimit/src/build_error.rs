@@ -3,7 +3,7 @@ use std::{error::Error, fmt};
 /// An invalid setting, found when a limit is built.
 ///
 /// A builder checks all of its settings when it builds, so no call fails or panics because of them. The error names
-/// the policy, the field, its value and its bound.
+/// the field, its value and its bound, and for a setting of a policy also the policy.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
@@ -72,7 +72,7 @@ impl BuildError {
         self
     }
 
-    /// The policy that has the setting, or `None` for a setting of the whole limit.
+    /// The name of the policy that has the setting, or `None` for a setting of the whole limit.
     #[must_use]
     pub fn policy(&self) -> Option<&str> {
         self.policy.as_deref()

@@ -110,7 +110,8 @@ impl Conformance {
         }
     }
 
-    /// Sets the algorithms that the backend supports. Its `register` has to accept these and to reject the others.
+    /// Sets the algorithms that the backend supports. The backend's `register` has to accept these algorithms, and to
+    /// reject all others.
     pub fn algorithms(mut self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
         self.algorithms = algorithms.into_iter().collect();
         self
@@ -159,7 +160,7 @@ impl Conformance {
     ///
     /// # Errors
     ///
-    /// The first promise that the backend breaks.
+    /// A promise that the backend breaks.
     pub async fn run(self) -> Result<(), Violation> {
         let kit = Arc::new(self);
         if kit.wants(BUILDING) {

@@ -10,8 +10,9 @@ use crate::BuildError;
 ///
 /// # Errors
 ///
-/// Building the limiter fails if the time is outside 10 ms to 60 s, or if leases are combined with
-/// several policies.
+/// Building the limiter fails if the lease time of [`Leased`](Self::Leased) or the interval of
+/// [`Eventual`](Self::Eventual) is outside 10 ms to 60 s. It also fails if leases are combined with several policies,
+/// or if a [`Memory`](crate::backend::Memory) cannot count a policy of `Eventual`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -26,20 +27,21 @@ use crate::BuildError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Consistency {
-    /// The backend decides each request: one round trip per request, and no over-admission.
+    /// The backend decides each request, usually with one round trip. While the backend works, there is no
+    /// over-admission.
     #[default]
     Exact,
     /// This instance pays for tokens of frequently requested keys in advance, and spends them without a
     /// round trip.
     ///
-    /// A key is leased if it has at least 16 requests per lease time. Refills run in the background, one at a time
-    /// per key, and start before the tokens run out. A refill requests up to three quarters of the tokens that this
-    /// instance needs in a lease time. The refill takes at most a quarter of the tokens that remain in the backend.
-    /// If a quarter does not cover 16 requests, the refill takes up to their cost, but at most a quarter of the
-    /// burst.
+    /// A key is leased if it has about 16 requests or more per lease time. At most 1,024 keys have leases at a time.
+    /// Refills usually run in the background before the tokens run out, and one at a time per key. A refill requests
+    /// about three quarters of the tokens that this instance needs in a lease time. It requests at most a quarter of
+    /// the tokens that the backend last reported as remaining. If that quarter does not cover 16 requests, the refill
+    /// requests up to their cost, but at most a quarter of the burst.
     ///
-    /// The backend decides exactly on requests for other keys, on requests outside of a tokio runtime, and on
-    /// a [leaky queue](crate::Policy::leaky_queue).
+    /// The backend decides exactly on requests for other keys, and on a [leaky queue](crate::Policy::leaky_queue).
+    /// Outside of a tokio runtime there are no refills.
     ///
     /// [`Decision::remaining`](crate::Decision::remaining) includes the tokens leased here. A
     /// [peek](crate::Limiter::peek) reports the tokens in the backend without them.
@@ -51,12 +53,12 @@ pub enum Consistency {
     /// # Over-admission
     ///
     /// In any interval D, a fleet admits at most the tokens that the backend admits in D + the lease time.
-    /// Neither the number of instances nor a crash changes that bound. In other words, the burst is larger by
-    /// the rate times the lease time.
+    /// Neither the number of instances nor a crash changes that bound. In other words, the burst of a bucket is
+    /// larger by the rate times the lease time.
     ///
     /// A lease ends one lease time after the *request* for it. The instance measures the time by its own clock,
     /// which stops while a machine is suspended. Unused tokens expire with the lease. An instance that shuts down
-    /// earlier can [return](crate::Limiter::return_leases) them.
+    /// earlier can [return](crate::Limiter::return_leases) a part of a bucket's tokens.
     ///
     /// # Above the limit
     ///
@@ -65,27 +67,29 @@ pub enum Consistency {
     /// the shortage continues, the pauses last for 2, 4, 8 and finally 16 requests. A pause lasts longer if the
     /// backend's own wait is longer, but at most one lease time. `retry_after` is the remaining pause, or the
     /// backend's own wait if that is longer. If the backend rejected a request, requests that cost less still go to
-    /// the backend. So an overloaded fleet admits the full limit, in bursts, with one round trip per 16 requests.
+    /// the backend. So an overloaded fleet admits the full limit, in bursts, with about one round trip per 16
+    /// requests.
     ///
     /// # Cost
     ///
-    /// 230 kB per limiter. A request that spends leased tokens does not wait. It takes no lock and allocates
+    /// 230 kB per limiter. A request that spends leased tokens does not wait for the backend. Its decision allocates
     /// nothing, unless it starts a refill.
     Leased(Duration),
     /// This instance decides with a local copy of the counts, and exchanges usage with the backend at this
     /// interval.
     ///
     /// Over-admission grows with the number of instances: in one interval, each can admit the burst and the
-    /// tokens of that interval. The excess becomes a debt, for which the whole fleet later rejects requests. So the
-    /// limit holds on average over a long time, and load comes in waves. [Leases](Self::Leased) save as
-    /// many round trips, with a bound. Use this mode for backends with long outages and for advisory limits.
+    /// tokens of that interval. The excess of a bucket becomes a debt, for which the whole fleet later rejects
+    /// requests. So the limit of a bucket holds on average over a long time, and load comes in waves. A window forgets
+    /// its excess when it ends, so every window can exceed the limit. [Leases](Self::Leased) save about as many round
+    /// trips, with a bound. Use this mode for backends with long outages and for advisory limits.
     ///
-    /// Backend failures neither affect decisions nor emit events. Usage since the last exchange is lost when
-    /// the last handle is dropped.
+    /// A backend failure in an exchange neither affects decisions nor emits events. Usage since the last exchange is
+    /// lost when the last handle is dropped.
     ///
     /// # Cost
     ///
-    /// A task per active key, with two round trips per interval, and a short lock per request. Each policy
+    /// A task per active key, with up to two round trips per interval, and short locks per request. Each policy
     /// has at most 10,000 such keys. Further keys, keys of more than 1,000 bytes, and requests outside of a
     /// runtime are decided exactly.
     Eventual(Duration),

@@ -45,9 +45,9 @@ pub struct Decision {
     /// otherwise, the wait is exact: the same request is rejected one nanosecond (or the backend clock's grain) before
     /// its end, and allowed at its end. Zero if the request is allowed.
     ///
-    /// `None` if the request can never pass, because its cost is above the burst, or above the limit of an algorithm
-    /// without a burst. With [`Source::Denied`], it is the time until the next probe of the backend, or `None` while
-    /// the circuit is closed.
+    /// `None` if the request can never pass: its cost is above the burst, or above the limit of an algorithm without a
+    /// burst, or the quota is zero. With [`Source::Denied`], the wait is the time until the next probe of the backend,
+    /// or `None` while the circuit is closed.
     pub retry_after: Option<Duration>,
     /// The time until no usage counts, if no other request takes tokens: the bucket is full, the queue is empty, or the
     /// window has ended. Rounded up to a nanosecond.

@@ -1,7 +1,7 @@
 //! Rate limits for any tower service, in one process or across a fleet, with exact decisions and standard responses.
 //!
-//! A [`Policy`] is one limit: a [`Quota`], an algorithm, and a [key](mod@key) to count by. A layer decides one or more policies
-//! for each request, and a [backend] keeps the counts.
+//! A [`Policy`] is one limit: a [`Quota`], an algorithm, and a [key](mod@key) to count by. A layer applies one or more
+//! policies to its requests, and a [backend] keeps the counts.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -29,20 +29,20 @@
 //! # }
 //! ```
 //!
-//! - **Exact.** A rejected request is allowed after its [`retry_after`](Decision::retry_after), and not a nanosecond before.
-//!   A rejection charges nothing. The count never drifts, however long the process runs.
-//! - **All or nothing.** Several policies are decided in one step. If one of them rejects a request, no policy is
-//!   charged.
-//! - **Cheap.** In [`Memory`](backend::Memory), a bucket or fixed window allows a request of a known key without a lock. With
-//!   one policy and without response headers, this takes no allocation.
-//! - **Standard.** A rejection is status 429 with `Retry-After`, a problem document and the IETF's `RateLimit` headers. For gRPC
-//!   it is `RESOURCE_EXHAUSTED` with `RetryInfo`.
+//! - **Exact.** [`retry_after`](Decision::retry_after) is the time until a rejected request can pass. In
+//!   [`Memory`](backend::Memory), that time is exact to the nanosecond. A rejection charges nothing. Rounding errors do
+//!   not add up, however long the process runs.
+//! - **All or nothing.** Several policies are decided together. If one of them rejects a request, no policy is charged.
+//! - **Cheap.** In [`Memory`](backend::Memory), a single token bucket with a fixed quota takes no lock for a known key.
+//!   Without response headers, it usually allocates nothing.
+//! - **Standard.** A request over its limit usually gets status 429 with `Retry-After`, a problem document and the
+//!   IETF's `RateLimit` headers. For gRPC it gets `RESOURCE_EXHAUSTED` with `RetryInfo`.
 //!
 //! # Settings
 //!
 //! | subject | setting |
 //! |---|---|
-//! | rate and burst | [`Quota`]: a token bucket of [`burst`](Quota::burst) tokens that gains `limit` tokens per window |
+//! | rate and burst | [`Quota`]: by default a token bucket of [`burst`](Quota::burst) tokens that gains `limit` tokens per window |
 //! | algorithm | [`Policy::sliding_window_log`], [`fixed_window`](Policy::fixed_window) and others; see the [guide] |
 //! | key to count by | [`Policy::by`] with a [key](mod@key), [`by_fn`](Policy::by_fn), [`by_str`](Policy::by_str) |
 //! | requests without a key | [`Policy::missing_key`] |
@@ -60,9 +60,9 @@
 //!
 //! | form | a request above the limit | use |
 //! |---|---|---|
-//! | [`RateLimitLayer`] | gets a response: status 429, or a gRPC status | servers of HTTP and gRPC |
+//! | [`RateLimitLayer`] | gets a response: by default status 429, or a gRPC status | servers of HTTP and gRPC |
 //! | [`CallLimitLayer`] | fails with [`LimitError::RateLimited`] | services with requests of any type |
-//! | [`ThrottleLayer`] | waits for its turn | clients that stay within the limit of another service |
+//! | [`ThrottleLayer`] | waits for its turn, up to a maximum | clients that stay within the limit of another service |
 //! | [`Limiter`] | gets a [`Decision`] | code without tower |
 //!
 //! All forms decide several policies together, all or nothing, and share the settings `name`, `observer`, `shadow`,
@@ -82,7 +82,8 @@
 //! struct Mail { to: String }
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // A provider accepts 10 mails per second. Calls wait up to 5 seconds, in order, and fail after that.
+//! // A provider accepts 10 mails per second. Calls wait for their turn, in order. A call that would wait for more than
+//! // 5 seconds fails immediately.
 //! let layer = CallLimitLayer::builder(Memory::default())
 //!     .limit(Policy::new("provider", Quota::per_second(10)))
 //!     .limit(Policy::new("per-address", Quota::per_minute(2)).by_request(|mail: &Mail| mail.to.clone()))
@@ -104,27 +105,27 @@
 //! Place the layer outside timeouts, concurrency limits and buffers, so that rejected requests do not occupy them.
 //! Place it inside authentication if a key depends on the user. Retries of your clients count as requests. Place a
 //! [`ThrottleLayer`] inside your own retry layer, so that each retry waits for its turn. If the throttle rejects a
-//! call, `tower-jitter-retry` retries the call when the rejection's `retry_after` has passed.
+//! call, `tower-jitter-retry` waits for the rejection's `retry_after` before it retries the call.
 //!
-//! Building a layer creates the counts. Services and clones of one layer share them, also in frameworks that call `layer`
-//! more than once.
+//! All services and clones of one layer share its counts, also in frameworks that call `layer` more than once.
 //!
 //! # Backend failures
 //!
-//! A request waits at most the [`backend_timeout`](RateLimitLayerBuilder::backend_timeout) (50 ms) for the backend,
-//! and is never sent twice. A circuit breaker opens after five failures in a row, or if at least half of ten or more
-//! decisions within one second fail. While the circuit is open, one request at a time probes the backend. Meanwhile
-//! [`FailureMode`] decides:
+//! For a decision of the backend, a request waits at most the
+//! [`backend_timeout`](RateLimitLayerBuilder::backend_timeout), by default 50 ms. A circuit breaker opens after five
+//! failures in a row, or if at least half of ten or more decisions within about a second fail. While the circuit is
+//! open, one request at a time probes the backend. [`FailureMode`] decides the requests that meet a failure or an open
+//! circuit:
 //!
 //! | [`FailureMode`] | a request | client sees |
 //! |---|---|---|
-//! | [`Local`](FailureMode::Local), the default | is decided by this instance, with its share of each quota | no difference if allowed; 503 with `Retry-After`, or `UNAVAILABLE`, if rejected |
+//! | [`Local`](FailureMode::Local), the default | is decided by this instance, with its share of each quota | the usual response if allowed; 503, or `UNAVAILABLE`, if rejected |
 //! | [`Closed`](FailureMode::Closed) | is rejected | 503, or `UNAVAILABLE` |
-//! | [`Open`](FailureMode::Open) | passes | no difference |
+//! | [`Open`](FailureMode::Open) | passes | the response without `RateLimit` headers |
 //!
 //! With the default of one instance, a fleet of N instances admits up to N times the limit during an outage.
-//! [`Decision::source`] names the source of a decision. [`Event::BackendFailed`] reports each request that the backend did not
-//! decide.
+//! [`Decision::source`] names the source of a decision. [`Event::BackendFailed`] reports each request that
+//! the failure mode decides.
 //!
 //! A service can start during an outage: `Redis::connect_lazy` and `Memcached::connect_lazy` return immediately and connect in the
 //! background.
@@ -142,7 +143,7 @@
 //! - `cas`: `backend::CasBackend`, which turns any store with compare-and-swap into a backend. Includes `toolkit`.
 //! - `conformance`: the checks that every [`Backend`](backend::Backend) must pass.
 //!
-//! Time is `tokio`'s, so a paused clock controls all limits in tests.
+//! [`Memory`](backend::Memory) uses `tokio`'s time, so a paused clock controls its limits in tests.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -9,19 +9,20 @@ pub const HORIZON: Duration = Duration::from_secs(3_155_760_000);
 ///
 /// By default a quota describes a token bucket. The bucket holds `burst` tokens, starts full, and gains `limit` tokens per
 /// `window`, evenly. A request takes its [cost](crate::Policy::cost) out of the bucket, or is rejected and takes nothing.
-/// With a window or log algorithm, `limit` is the maximum per window, and there is no burst.
+/// With a window or log algorithm, `limit` is the maximum per window. Only token and leaky buckets have a burst.
 ///
 /// # Default
 ///
-/// `burst` equals `limit`. So an idle client can send a whole window's requests in a moment. In the window that begins
-/// at that moment, it can send up to twice the limit. A smaller burst smooths the load. A burst of 1 spaces requests
-/// evenly.
+/// `burst` equals `limit`. So with a bucket, an idle client can send a whole window's requests in a moment. In the
+/// window that begins at that moment, it can send up to twice the limit. A smaller burst smooths the load. A burst of 1
+/// spaces requests evenly.
 ///
 /// # Errors
 ///
 /// The constructors accept any number. Building a limit fails if `limit`, `window` or `burst` is zero, the window exceeds
-/// 100 years, or a number is too large to count exactly. The maximum is about 2.9 tokens per nanosecond, and 2⁶¹ for
-/// `limit` and `burst`. The maximum of a fixed window depends on its length; the error states it.
+/// 100 years, or a number is too large to count exactly. In [`Memory`](crate::backend::Memory), the maximum of a bucket
+/// is about 2.9 tokens per nanosecond, and a burst of 2⁶¹. Other algorithms and backends have other maxima; the error
+/// states the maximum.
 ///
 /// ```
 /// use std::time::Duration;
@@ -97,7 +98,7 @@ impl Quota {
         self.window
     }
 
-    /// The size of the bucket, in tokens, as set by [`burst`](Self::burst).
+    /// The size of the bucket, in tokens, as set by [`burst`](Self::burst). By default, the limit.
     #[must_use]
     pub const fn burst_size(&self) -> u64 {
         self.burst
@@ -132,7 +133,7 @@ impl Quota {
         if self.burst == 0 { 0 } else { self.limit }
     }
 
-    /// Returns whether the limit or the burst is 0. Such a quota rejects every cost.
+    /// Returns whether the limit or the burst is 0. Such a quota rejects every cost above zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.limit == 0 || self.burst == 0

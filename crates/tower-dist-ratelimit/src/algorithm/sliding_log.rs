@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::{Arithmetic, MAX_COUNT, Now, Take, Words, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
-/// The maximum limit of a sliding window log, in tokens, and the maximum number of its requests.
+/// The maximum limit of a sliding window log, in tokens, and the maximum number of requests that count in its window.
 ///
 /// In memory a log takes 16 to 37 bytes per request and key: it grows by doubling, and drops old requests in batches.
 pub const MAX_LOG: u64 = 10_000;

@@ -6,7 +6,7 @@ use crate::Decisions;
 /// An owned, boxed future that is `Send`, as in the `futures` crate.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A backend's answer: available now, without an allocation, or a future.
+/// A backend's answer: a decision, a failure, or the future of a decision.
 #[non_exhaustive]
 pub enum Answer {
     /// The decisions are in the caller's `out`. The value is `true` if every policy allows the request.
@@ -45,6 +45,7 @@ impl fmt::Debug for Answer {
 pub struct JointDecision {
     /// Whether every policy allows the request.
     pub allowed: bool,
-    /// One decision per charge, in the order of the charges.
+    /// One decision per charge, in the order of the charges. Empty in the answer to
+    /// [`settle`](super::Backend::settle).
     pub decisions: Decisions,
 }

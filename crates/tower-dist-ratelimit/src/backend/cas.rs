@@ -71,27 +71,31 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// # Keys and values
 ///
-/// A store key is `prefix:layout:hash:policy`. The hash is 128 bits of the BLAKE3 of the caller's key. So a store key
-/// does not show the caller's key, and is the same on every machine. Store keys have at most 220 characters, all of
-/// them printable ASCII without spaces.
+/// The store key of a single policy is `prefix:layout:hash:policy`. The hash is 128 bits of the BLAKE3 of the caller's
+/// key. So a store key does not show the caller's key, and is the same on every machine. Store keys have at most 220
+/// characters, all of them printable ASCII without spaces. A policy's name with spaces is replaced by its hash.
 ///
-/// The layout names the algorithm and its windows. So a policy with another limit keeps its counts, and a policy with
-/// another window or algorithm starts with unused keys.
+/// The layout names the algorithm and its windows. So a policy with another limit or burst keeps its counts. A policy
+/// with another algorithm, or with windows of another length, starts with unused keys.
 ///
-/// Policies that are decided together share one value per key, so one swap charges all of them or none. If the policies
-/// of a request have different keys, their charges change different values concurrently. If one charge is rejected or
-/// fails, the others are refunded, and the source of the decisions is [`Source::Parts`](crate::Source::Parts). Until a
-/// refund arrives, another request that would have passed can be rejected.
+/// Policies that are decided together share one value per key, so one swap charges all of them or none. The layout in
+/// its store key is `s1`, and one hash of all names and layouts stands for the policies. So a change of one policy's
+/// name or layout restarts the counts of all of them.
 ///
-/// A value has at most 96 KiB. The sliding window logs of one set hold at most 4,000 tokens together:
-/// [`register`](Backend::register) rejects longer ones. All other values are below 1 KiB per policy. A value that this
-/// backend did not write counts as unused and is replaced.
+/// If the policies of a request have different keys, their charges change different values concurrently. If one charge
+/// is rejected or fails, the others are refunded. The decisions of a rejected request then have the source
+/// [`Source::Parts`](crate::Source::Parts). Until a refund arrives, another request that would have passed can be
+/// rejected.
+///
+/// A value has at most 96 KiB. If a set has `n` sliding window logs, the limit of each is at most 4,000 / `n`:
+/// [`register`](Backend::register) rejects higher limits. All other values are below 1 KiB per policy. A value that
+/// this backend did not write counts as unused and is replaced.
 ///
 /// # Contention
 ///
-/// Concurrent charges to one key in one process form batches of up to 1,024, and a batch takes one load and one swap.
-/// If several processes swap one value concurrently, one succeeds, and the others load and decide again: immediately
-/// after the first lost race, then after a random pause of up to 1 ms, which doubles up to 8 ms.
+/// Concurrent charges to one key in one process form batches of up to 1,024. A batch usually takes one load and one
+/// swap. If several processes swap one value concurrently, one succeeds, and the others load and decide again. They do
+/// so immediately after the first lost race. Later they first make a random pause of up to 1 ms, then 2, 4 and 8 ms.
 ///
 /// A charge is retried until its caller drops the future or [`timeout`](Self::timeout) has passed. It then takes no
 /// tokens, unless a swap is in flight: that swap may still charge. The other charges of the batch are unaffected.
@@ -117,9 +121,9 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// # Cost
 ///
-/// Two round trips per decision: a load and a swap. A charge of zero cost takes only the load, and so does a rejection
-/// that leaves the key's quota as it was. Each key has a task while charges wait for it. At most 8,192 charges wait at
-/// a time, and further charges fail. A decision allocates.
+/// Usually two round trips per decision: a load and a swap. A charge of zero cost takes only the load, and so does a
+/// rejection that leaves the key's quota as it was. Each key has a task while charges wait for it. At most 8,192
+/// requests wait at a time, and further requests fail. A decision allocates.
 pub struct CasBackend<C> {
     tasks: ValueTasks<C>,
     prefix: String,
@@ -169,8 +173,9 @@ impl<C: CompareAndSwap> CasBackend<C> {
     }
 
     /// Returns the number of lost corrections. A correction is a refund or an extra charge by a caller, or a refund to
-    /// one policy because another policy rejected the request. A lost refund leaves its tokens charged, so fewer
-    /// requests are admitted. A lost extra charge takes no tokens, so more are admitted.
+    /// one policy because another policy did not allow the request. A correction counts as lost if it failed or its
+    /// outcome is unknown. A lost refund can leave its tokens charged, so fewer requests are admitted. A lost extra
+    /// charge can take no tokens, so more are admitted.
     #[must_use]
     pub fn lost_corrections(&self) -> u64 {
         self.transactions.lost()

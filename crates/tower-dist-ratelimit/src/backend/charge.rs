@@ -28,7 +28,7 @@ impl PolicyId {
 pub struct Charge<'a> {
     /// The policy to charge.
     pub policy: PolicyId,
-    /// The key to charge: any bytes, from none to 64 KiB, the same on every machine.
+    /// The key to charge: any bytes, the same on every machine. Every backend has to accept keys of up to 64 KiB.
     pub key: &'a [u8],
     /// The number of tokens. A charge of zero cost takes nothing.
     pub cost: u64,
@@ -39,13 +39,13 @@ pub struct Charge<'a> {
     /// The key's quota in place of the policy's own, in force until another charge changes it. The charge fails if the
     /// policy has no [`dynamic_quotas`](crate::Policy::dynamic_quotas).
     ///
-    /// - Used tokens stay used. They drain at the former quota's rate until this charge, and then at this quota's rate,
-    ///   even if this charge is rejected.
-    /// - If the limit is lower than before, requests are rejected until enough used tokens have drained. If it is
-    ///   higher, the new tokens are free immediately.
-    /// - A quota of zero rejects every cost. It does not change the quota in force, and neither does a charge of zero
-    ///   cost or a refund.
-    /// - In algorithms with windows, only the limit changes; the window keeps its length.
+    /// - Used tokens stay used. In buckets and queues, they drain at the former quota's rate until this charge. Then
+    ///   they drain at this quota's rate, even if this charge is rejected.
+    /// - If a bucket has more used tokens than this quota's burst, it rejects requests until enough of them have
+    ///   drained. If the burst is larger than before, the additional tokens are free immediately.
+    /// - In algorithms with windows, only the limit changes, by the same rules as a burst. The window keeps its length.
+    /// - A quota of zero rejects every cost above zero. Such a quota does not change the quota in force, and neither
+    ///   does a charge of zero cost or a refund.
     pub quota: Option<Quota>,
 }
 

@@ -1,12 +1,14 @@
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
-/// The error of a backend that did not decide: it is unreachable or busy, did not answer in time, or its answer is
-/// invalid.
+/// The error of a backend that did not decide, for example because it is unreachable, busy or late.
 ///
-/// If a decision fails, the [`FailureMode`](crate::FailureMode) decides instead. So a layer never returns this error,
-/// and [`Limiter`](crate::Limiter) returns it only with [`FailureMode::Closed`](crate::FailureMode::Closed). Refunds,
-/// resets and returned leases return this error in every failure mode. [`Memory`](super::Memory) fails only if a
-/// charge's policy is not registered, or if a charge has a quota but its policy has no dynamic quotas.
+/// If a decision fails, the [`FailureMode`](crate::FailureMode) decides instead. So a service's call never fails with
+/// this error. A check of a [`Limiter`](crate::Limiter) usually returns this error only with
+/// [`FailureMode::Closed`](crate::FailureMode::Closed), or for an [invalid quota](crate::Limiter::with_quota). Refunds,
+/// resets and returned leases can fail with this error in every failure mode.
+///
+/// [`Memory`](super::Memory) fails only if a charge's policy is not registered, or if a charge has a quota but its
+/// policy has no dynamic quotas.
 #[derive(Clone, Debug)]
 pub struct BackendError {
     timed_out: bool,
@@ -70,13 +72,13 @@ impl BackendError {
         }
     }
 
-    /// Returns whether nothing was charged and a later attempt may succeed.
+    /// Returns whether this is a [`busy`](Self::busy) error: nothing was charged, and a later attempt may succeed.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.busy
     }
 
-    /// The error of a backend that did not answer within `timeout`.
+    /// The error of an answer that did not come within `timeout`.
     #[must_use]
     pub fn timeout(timeout: Duration) -> Self {
         Self {
@@ -85,7 +87,7 @@ impl BackendError {
         }
     }
 
-    /// Returns whether the backend did not answer within the timeout. The backend may have charged the request.
+    /// Returns whether the timeout passed without an answer. The backend may have charged the request.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         self.timed_out

@@ -36,43 +36,44 @@ const LOCKS: usize = 256;
 ///
 /// # Default
 ///
-/// Room for 100,000 keys per policy. Memory is bounded, and is allocated as keys arrive. Bytes per key:
+/// Room for 100,000 keys per policy. Memory is bounded, and is used as keys arrive. Approximate bytes per key:
 ///
 /// | algorithm | bytes |
 /// |---|---|
 /// | buckets, queues and fixed windows | 32 |
 /// | fixed windows from the first request | 50 |
 /// | sliding windows | 85 |
-/// | dynamic quotas | 100 |
+/// | buckets and queues with dynamic quotas | 100 |
 /// | sliding windows of `n` buckets | 100, and 8 for each bucket |
 /// | sliding window logs | 100, and 16 to 37 for each request |
 ///
 /// At capacity, a new key replaces another key, which loses its state: the least limited of twelve or sixteen random
-/// keys. If 100,000 keys fill a capacity of 100,000, about one process in sixty replaces a key too early. At half of
-/// that, none does. A key without used tokens can be replaced at no loss. So the capacity has to cover only the keys
-/// that are *limited at the same time*. There is no clean-up to run. An attacker who invents keys can replace other
-/// keys, so use keys that cost something to get.
+/// keys. When 100,000 keys fill an unused `Memory` of that capacity, about one process in sixty replaces a key too
+/// early. With half as many keys, hardly any process does. A key without used tokens can be replaced at no loss. So the
+/// capacity has to cover only the keys that have *used tokens at the same time*. There is no clean-up to run. An
+/// attacker who invents keys can replace other keys, so use keys that cost something to get.
 ///
 /// # Errors
 ///
 /// Building a limiter fails if a quota cannot be counted (see [`Quota`](crate::Quota)), or if the limiter has more than
-/// 16 policies. It also fails if the system lacks the memory for the capacity. The limiter's requests never fail.
+/// 16 policies. It also fails if the system lacks the memory for the capacity. A `Memory` itself never fails a request.
 ///
 /// # Sharing
 ///
-/// Limiters over the same `Arc<Memory>` share their counts if their sets of policies are equal: the same names, quotas
-/// and algorithms in the same order. So a limiter that is rebuilt keeps its counts. How a policy extracts its key is
-/// not compared: give policies different names if their counts must be separate.
+/// Limiters over the same `Arc<Memory>` share their counts if their sets of policies are equal: the same names, quotas,
+/// algorithms, [`dynamic_quotas`](Policy::dynamic_quotas) and [`colocate`](Policy::colocate) settings in the same
+/// order. So a limiter that is rebuilt keeps its counts. How a policy extracts its key is not compared: give policies
+/// different names if their counts must be separate.
 ///
 /// A set with a changed quota is a new set with separate counts. The old set keeps its memory until the `Memory` is
 /// dropped. For quotas that change often, use [dynamic quotas](crate::Policy::quota_by), or a `Memory` per rebuild.
 ///
 /// # Cost
 ///
-/// A limiter with one policy that is a bucket, a queue or a fixed window decides with one compare-and-swap: no lock, no
-/// allocation. Other decisions take a short lock: a key's first request, other algorithms, dynamic quotas, and several
-/// policies. Requests wait for the lock only if they have the same key, or by chance share its lock. The memory keeps a
-/// SipHash-1-3 of each key, under a random key of this process, and not the key itself.
+/// A limiter with one policy that is a bucket, a queue or a fixed window usually decides with one compare-and-swap: no
+/// lock, no allocation. A short lock is necessary for a key's first request, for several policies, for buckets and
+/// queues with dynamic quotas, and for all other algorithms. Requests wait for the lock only if they have the same key,
+/// or by chance share its lock. The memory keeps a SipHash-1-3 of each key with a random seed, and not the key itself.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
@@ -120,8 +121,8 @@ impl Memory {
 
     /// Returns the number of keys that have a state, over all policies.
     ///
-    /// The state of a key without used tokens stays until another key needs its place. So this number shows the memory
-    /// in use, not the number of limited keys. A key under two policies counts twice.
+    /// The state of a key without used tokens can stay until another key needs its place. So this number shows the
+    /// memory in use, not the number of limited keys. A key under two policies counts twice.
     ///
     /// # Cost
     ///

@@ -20,8 +20,9 @@ const SEGMENTS: usize = (u32::BITS - PLACE_BITS) as usize;
 /// The policy sets of one backend, each with the backend's own state `S`, such as its tables or scripts.
 ///
 /// Equal sets are registered once. So a service that rebuilds unchanged limits keeps its counts and uses no more
-/// memory, however often it rebuilds them. A set that differs in any setting is added, and stays until the backend is
-/// dropped.
+/// memory, however often it rebuilds them. Sets are equal if their policies have the same names, quotas, algorithms,
+/// [`dynamic_quotas`](Policy::dynamic_quotas) and [`colocate`](Policy::colocate) settings, in the same order. Another
+/// set is added, and stays until the registry is dropped.
 ///
 /// A look-up takes no lock, so adding a set delays no decision.
 ///

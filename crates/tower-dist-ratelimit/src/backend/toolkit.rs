@@ -1,8 +1,8 @@
 //! Building blocks for backends in other crates. The backends for Redis and Memcached use them.
 //!
 //! A backend over a network uses a [`tag`] of the caller's key in the keys of its store. [`Health`] and [`Reconnect`]
-//! supervise its connection, and [`Transactions`] spread the charges of one request over several servers. Like every
-//! backend, it registers its sets of policies in a [`Registry`](super::Registry).
+//! supervise its connection, and [`Transactions`] spread the charges of one request over several servers. A
+//! [`Registry`](super::Registry) holds its sets of policies.
 
 mod address;
 mod clock;

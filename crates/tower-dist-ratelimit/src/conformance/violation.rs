@@ -14,7 +14,7 @@ pub struct Violation {
     pub check: &'static str,
     /// The algorithm under test.
     pub algorithm: Algorithm,
-    /// The operation with the wrong answer, and how the key was used before.
+    /// The operation with the wrong answer, and sometimes the earlier use of the key.
     pub operation: String,
     /// The wrong part of the answer, such as `remaining`, `reset_after` or `error`.
     pub field: &'static str,

@@ -17,7 +17,8 @@
 #[repr(u32)]
 #[non_exhaustive]
 pub enum Source {
-    /// The [`Backend`](crate::backend::Backend), which counts for all its users.
+    /// The [`Backend`](crate::backend::Backend), which counts for all its users. Also the source of a rejection by a
+    /// quota of zero, which needs no call to the backend.
     #[default]
     Backend,
     /// The backend, but not in one step, and one policy rejected the request. The policies' keys are in different slots
@@ -26,16 +27,17 @@ pub enum Source {
     /// [`colocate`](crate::Policy::colocate).
     Parts,
     /// This process, with a [lease](crate::Consistency::Leased). `remaining` is an estimate: the unused leased tokens,
-    /// plus the tokens that the backend had after the last refill, minus the tokens requested since then. A rejection
-    /// means that the backend recently had too few tokens; `retry_after` is the time until the next refill request, or
-    /// the backend's own wait if that is longer.
+    /// and for an allowed request also the tokens that probably remain in the backend. A rejection means that the
+    /// backend recently had too few tokens; `retry_after` is the time until the next refill request, or the backend's
+    /// own wait if that is longer.
     Lease,
     /// This process, with an [estimate](crate::Consistency::Eventual) of the usage of all instances. The numbers are
     /// estimates, too.
     Eventual,
     /// This process: the backend recently rejected a request of at most this cost, and [would reject
-    /// again](crate::RateLimitLayerBuilder::deny_cache). `remaining` is from that rejection. `retry_after` is exact,
-    /// except for a request of a higher cost under a window or a log: there it can be too short.
+    /// again](crate::RateLimitLayerBuilder::deny_cache). `remaining` is from that rejection. `retry_after` can be too
+    /// long, by the time that the backend's answer took. For a request of a higher cost under a window or a log, it can
+    /// be too short.
     DenyCache,
     /// This process without the backend, by [`FailureMode::Local`](crate::FailureMode::Local). The numbers refer to this
     /// process's share of the quota.

@@ -5,13 +5,14 @@ use crate::BuildError;
 /// [`Memory`](crate::backend::Memory) needs it only for a [quota look-up](crate::Policy::quota_by_async) that is late: there, a local
 /// decision applies the policy's own quota.
 ///
-/// - A request that meets a failure waits at most the timeout. It is not sent again, because a late backend may have
-///   charged it already.
-/// - The circuit opens after five consecutive failures. It also opens if there were at least ten decisions in the last
-///   second and at least half of them failed.
+/// - A request that meets a failure waits at most the timeout. It is not retried, because a late backend may have
+///   charged it already. Only a [`Throttle`](crate::Throttle) can send it again later, if the failure mode rejects it
+///   and it waits for its turn.
+/// - The circuit opens after five consecutive failures. It also opens if there were at least ten decisions in about the
+///   last second and at least half of them failed.
 /// - While the circuit is open, one request at a time probes the backend. The first probe follows after 50 to 100 ms.
 ///   While probes fail, the pauses double up to 2 s. With a timeout above 50 ms, the first pause is one to two
-///   timeouts.
+///   timeouts. With a timeout above 1 s, every pause is that long.
 /// - The first successful probe closes the circuit.
 ///
 /// A [`Decision`](crate::Decision) has its [`source`](crate::Decision::source). With the `tracing` feature, the limit
@@ -39,16 +40,16 @@ use crate::BuildError;
 pub enum FailureMode {
     /// Allows the request without a limit. Use it for limits that may lapse during an outage.
     Open,
-    /// Rejects the request with 503, or `UNAVAILABLE` in gRPC. Use it for limits that must never be exceeded, such as limits
-    /// on logins or spending.
+    /// Rejects the request: in HTTP with 503, in gRPC with `UNAVAILABLE`. Use it for limits that must never be
+    /// exceeded, such as limits on logins or spending.
     Closed,
     /// Decides in this process, with a [`Memory`](crate::backend::Memory) that has the layer's policies and keys, and a
-    /// share of each quota. Rejections are 503 with the problem type `temporary-reduced-capacity`, because the client may
-    /// be within the whole limit.
+    /// share of each quota. In HTTP, rejections are 503 with the problem type `temporary-reduced-capacity`, because the
+    /// client may be within the whole limit.
     ///
-    /// Each instance admits at most its share, even if a client's requests are spread unevenly. The `Memory` holds at
-    /// most 100,000 keys per policy and takes a few kilobytes while unused. When the backend fails, keys start with
-    /// their full share.
+    /// Each instance admits at most its share, even if a client's requests are spread unevenly. The `Memory` has room
+    /// for 100,000 keys per policy and takes a few kilobytes while unused. When the backend fails, keys usually start
+    /// with their full share.
     ///
     /// # After an outage
     ///
@@ -63,8 +64,9 @@ pub enum FailureMode {
     /// - for a fixed window, twice the limit: once by the backend and once by the shares. If an instance does not see a key
     ///   again, the tokens that it has admitted alone for that key come on top.
     ///
-    /// The bounds assume that `instances` is at most every limit, every burst, and every limit divided by its cost,
-    /// because no share is below 1. The bounds do not cover three cases:
+    /// The bounds assume that at most `instances` instances run. They also assume that `instances` is at most every
+    /// limit, every burst, and every limit divided by its cost, because no share is below 1. The bounds do not cover
+    /// three cases:
     ///
     /// - An instance without requests during the outage can admit all requests that the backend allows, while others
     ///   still return.
@@ -74,8 +76,8 @@ pub enum FailureMode {
     ///
     /// # Errors
     ///
-    /// Building fails with zero instances. It also fails if a `Memory` cannot count the share of a policy: the error
-    /// names the policy and the number of instances.
+    /// Building fails with zero instances. With a remote backend, it also fails for more than 16 policies, and if a
+    /// `Memory` cannot count the share of a policy. The latter error names the policy and the number of instances.
     Local {
         /// The number of instances that share the limits, at least 1. Limits and bursts are divided by it and rounded
         /// down, to at least 1. So that requests can pass, the burst is at least the policy's fixed

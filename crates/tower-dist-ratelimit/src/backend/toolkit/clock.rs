@@ -9,11 +9,11 @@ use crate::algorithm::saturating_nanos;
 
 /// The start of 2020 (UTC), as the time since the start of 1970.
 ///
-/// So windows of one day begin at midnight (UTC), and the arithmetic's [horizon](crate::arithmetic::HORIZON) is in
-/// January 2120.
+/// So a daily [`fixed_window`](crate::Policy::fixed_window) begins at midnight (UTC), and the arithmetic's
+/// [horizon](crate::arithmetic::HORIZON) is in January 2120.
 pub const EPOCH: Duration = Duration::from_secs(1_577_836_800);
 
-/// The longest time for which a window is kept after its end, for machines whose clocks are behind.
+/// The maximum time for which a backend keeps a window longer than necessary, for machines whose clocks are behind.
 pub const SKEW: Duration = Duration::from_secs(60);
 
 /// Returns the time of this machine's wall clock, in nanoseconds since the [`EPOCH`].

@@ -3,7 +3,7 @@ use std::{error::Error, fmt};
 /// The error of a backend that could not connect. It names the server or the setting, and the problem.
 ///
 /// Causes are an invalid URL, an unreachable host, a timeout, credentials that the server rejects, and a server that is
-/// too old or read-only. The message never contains a password.
+/// too old or read-only. The backends of this project never put a password into the message.
 ///
 /// A backend's `connect` returns this error after one failed attempt. A backend's `connect_lazy` connects in the
 /// background, so it returns this error only for invalid settings.
@@ -32,7 +32,8 @@ impl ConnectError {
         }
     }
 
-    /// The same error with the cause `source`, which becomes the error's [`source`](Error::source).
+    /// An error as from [`new`](Self::new), with the cause `source`, which becomes the error's
+    /// [`source`](Error::source).
     #[must_use]
     pub fn because(
         to: impl fmt::Display,

@@ -2,8 +2,8 @@ use std::{fmt, sync::Mutex};
 
 /// A hash of the caller's key, which stands for the key in a store: the first 128 bits of its BLAKE3, in hexadecimal.
 ///
-/// The tag of a key is the same on every machine. All tags have the same length and contain no braces. So a client can
-/// neither choose the Redis Cluster slot of its key, nor forge the store key of another client.
+/// The tag of a key is the same on every machine. All tags have the same length and contain no braces. So a client
+/// cannot name a Redis Cluster slot in its key, and cannot forge the store key of another client.
 pub type Tag = [u8; 32];
 
 /// Number of keys in the cache: enough for a few hot keys.
@@ -14,8 +14,8 @@ const LONGEST: usize = 128;
 
 /// A cache of the tags of recent keys.
 ///
-/// Hashing is one of the slowest steps of a hot key's decision. A look-up takes a fifth of that time. The cache holds
-/// 64 keys of at most 128 bytes.
+/// Hashing is one of the slowest steps of a hot key's decision. A look-up takes about a fifth of that time. The cache
+/// holds up to 64 keys of at most 128 bytes.
 ///
 /// ```
 /// use tower_dist_ratelimit::backend::toolkit::{Tags, tag};
@@ -81,7 +81,7 @@ pub fn tag(key: &[u8]) -> Tag {
     tag
 }
 
-/// Returns the first 64 bits of a tag as a number. It is the same on every machine.
+/// Returns the first 64 bits of a tag's hash as a number. The number is the same on every machine.
 ///
 /// ```
 /// use tower_dist_ratelimit::backend::toolkit::{tag, tag_bits};

@@ -62,7 +62,7 @@ pub trait TransactionPart: Send + Sized + 'static {
     }
 
     /// Returns whether a failed part charged nothing and may succeed if it is sent again. A transaction retries only
-    /// corrections, for at most 5 s.
+    /// corrections, for about 5 s.
     fn is_retryable(failure: &Self::Failure) -> bool;
 }
 
@@ -156,8 +156,8 @@ impl Transactions {
         }))
     }
 
-    /// Returns the number of lost corrections. A lost refund leaves its tokens charged, so fewer requests are admitted.
-    /// A lost extra charge takes no tokens, so more are admitted.
+    /// Returns the number of lost corrections: they failed, or their outcome is unknown. A lost refund can leave its
+    /// tokens charged, so fewer requests are admitted. A lost extra charge can take no tokens, so more are admitted.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.0.lost.load(Relaxed)
@@ -182,7 +182,7 @@ impl Transactions {
     ///
     /// # Errors
     ///
-    /// No part could be sent, or 8,192 transactions are in progress.
+    /// No part could be sent, or 8,192 transactions are in progress. The returned future fails if a part fails.
     pub fn acquire<P: TransactionPart>(
         &self,
         parts: Vec<P>,
@@ -191,8 +191,7 @@ impl Transactions {
     }
 
     /// Makes corrections. If a failure [is retryable](TransactionPart::is_retryable), sends the correction again, for
-    /// up to 5 s. Counts corrections with other failures, and corrections that still fail after 5 s, as
-    /// [lost](Self::lost).
+    /// about 5 s. Counts corrections with other failures, and corrections that still fail then, as [lost](Self::lost).
     ///
     /// # Errors
     ///
