@@ -20,7 +20,7 @@ use crate::{
 ///
 /// Memcached runs no scripts, but it adds to counters, and writes a value only if the value is unchanged. Fixed windows
 /// are counters. All other algorithms are values, written by compare-and-swap. With both, concurrent requests of any
-/// number of processes never exceed the limit.
+/// number of processes do not exceed the limit. The exceptions are differing clocks and evicted items, described below.
 ///
 /// ```no_run
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, key};
@@ -42,9 +42,9 @@ use crate::{
 ///
 /// | algorithm | stored as | round trips | clock |
 /// |---|---|---|---|
-/// | [`fixed_window_from_first_request`](Policy::fixed_window_from_first_request), whole seconds from 2 s to below 30 days | a counter that expires with its window | 1 | the server's |
-/// | [`fixed_window`](Policy::fixed_window), [`fixed_window_staggered`](Policy::fixed_window_staggered) | a counter per window | 1 | this machine's |
-/// | all others, and `fixed_window_from_first_request` with other windows | a value of a [`CasBackend`], written by compare-and-swap | 2, more while other processes change the key; 1 for a rejection | this machine's |
+/// | [`fixed_window_from_first_request`](Policy::fixed_window_from_first_request), whole seconds from 2 s to below 30 days | a counter that expires with its window | 1; 2 or more for a rejection | the server's |
+/// | [`fixed_window`](Policy::fixed_window), [`fixed_window_staggered`](Policy::fixed_window_staggered) | a counter per window | 1; 2 or more for a rejection | this machine's |
+/// | all others, and `fixed_window_from_first_request` with other windows | a value of a [`CasBackend`], written by compare-and-swap | 2, more while other processes change the key; usually 1 for a rejection | this machine's |
 /// | several policies in a set | one value per key | as in the row above | this machine's |
 ///
 /// Waits are exact, except in a window that the server's clock ends. That clock ticks once a second. So such a window
@@ -53,12 +53,12 @@ use crate::{
 /// # Counters
 ///
 /// A charge adds its cost to the window's count. If the count then exceeds the limit, the request is rejected, and
-/// another round trip takes the cost back. So a rejected request leaves the count unchanged in the end.
+/// another round trip takes the cost back. So a rejected request normally leaves the count unchanged in the end.
 ///
 /// Until the cost is taken back, another request that would fit can be rejected. The same holds while a charge reserves
 /// [more tokens](tower_dist_ratelimit::backend::Charge::up_to) than it is granted. The [deny
-/// cache](tower_dist_ratelimit::RateLimitLayerBuilder::deny_cache) extends such a rejection by up to a second. None of
-/// this happens if all requests have the same cost and reserve no more than their cost.
+/// cache](tower_dist_ratelimit::RateLimitLayerBuilder::deny_cache) extends such a rejection by up to a second. Without
+/// refunds and dynamic quotas, none of this happens if all requests have the same cost and reserve no more than their cost.
 ///
 /// A window that the server ends may end before the cost is taken back. So the cost is taken back only from an unchanged
 /// window. If other processes change the window during 16 attempts, or if the connection is lost, the cost stays charged
@@ -78,8 +78,8 @@ use crate::{
 ///
 /// Decisions by this machine's clock need a fleet whose clocks agree. NTP keeps them within milliseconds. If the
 /// fastest clock is ahead of the slowest one by `s`, then an interval `D` admits at most the tokens that the algorithm
-/// admits in `D + s`. The machine with the slowest clock may reject requests for up to `s` too long. Windows begin at
-/// multiples of their length since the start of 2020 (UTC).
+/// admits in `D + s`. The machine with the slowest clock may reject requests for up to `s` too long. Fixed windows begin at
+/// multiples of their length since the start of 2020 (UTC), unless they are staggered or begin with a request.
 ///
 /// After its end, a window is kept for the length of the window, at most for a minute. A process whose clock is further
 /// behind can find its window deleted. If a clock jumps back, a value admits no more than before, and a counter admits
@@ -89,16 +89,18 @@ use crate::{
 /// # Keys and values
 ///
 /// Keys are `prefix:layout:hash:policy`. For windows that this machine's clock ends, the number of the window follows.
-/// The hash is 128 bits of the BLAKE3 of the caller's key. So keys have one length, are the same on every machine, and
-/// reveal a client only to a reader who can guess the caller's key. The key of a set ends in a hash that names its
-/// policies.
+/// The hash is 128 bits of the BLAKE3 of the caller's key. So keys have a bounded length, are the same on every machine, and
+/// reveal a client only to a reader who can guess the caller's key. A hash replaces the name of a policy with spaces. The
+/// key of a set ends in a hash that names its policies. Each new connection writes the key `prefix:probe`, which expires
+/// after 10 s.
 ///
 /// A counter takes 120 to 150 bytes on the server, a bucket 150 bytes, and a log up to 72 KiB. Every item expires,
 /// unless its end is after 2038. A request of zero cost writes nothing. A value that this backend did not write counts
 /// as zero and is replaced.
 ///
-/// A policy that is deployed with another limit keeps its counts, even while instances with the old limit run. If the
-/// window gets another length, or the policy another name or algorithm, the count starts from zero.
+/// A policy that is deployed with another limit keeps its counts, even while instances with the old limit run. If a fixed
+/// or sliding window gets another length, or the policy another name or algorithm, the count starts from zero. Then all
+/// other counts of its set start from zero, too. They also do if a policy joins or leaves the set.
 ///
 /// A full Memcached evicts the least recently used items. Their limits then start from zero, so more requests are
 /// admitted. A flood of new keys can cause this. Provide memory for all keys that are limited at the same time, and
@@ -108,9 +110,9 @@ use crate::{
 ///
 /// # Servers
 ///
-/// `memcached://host[:port][,host[:port]..]`: Memcached 1.6.10 or later, with compare-and-swap (without `-C`). Each of several
-/// servers holds a share of the keys, by rendezvous hashing of its host and port as written in the URL. So write them
-/// identically everywhere. There is no password and no encryption: keep the servers in a private network.
+/// `memcached://host[:port][,host[:port]..]`: up to 64 servers with Memcached 1.6.10 or later and compare-and-swap (without
+/// `-C`). Each of several servers holds a share of the keys, by rendezvous hashing of its host and port as written in the
+/// URL. So write them identically everywhere. There is no password and no encryption: keep the servers in a private network.
 ///
 /// # Failures
 ///
@@ -120,16 +122,18 @@ use crate::{
 ///
 /// - the connection is closed;
 /// - an answer does not come [in time](crate::MemcachedBuilder::answer_timeout);
-/// - an answer does not fit its command.
+/// - an answer does not fit its command, or reports a wrong command.
 ///
 /// A command in flight then fails and is not retried, because it may have been charged. An unreachable server fails its own keys
 /// only, and no other server takes them over. After a restart or a flush, limits start from zero.
 ///
 /// # Cost
 ///
-/// A backend has one task and one connection per server, which end with the last clone. Requests do not wait for each
-/// other's answers. A correction, and a request with several keys, takes a task. At most 8,192 such tasks run for counters,
-/// and 8,192 for values.
+/// A backend has one task and one connection per server, which end after the last clone is dropped. A correction, and a
+/// request with several keys, takes a task. At most 8,192 such tasks run for counters, and 8,192 for values.
+///
+/// Requests to counters do not wait for each other's answers. A value has a task while charges wait for it, and concurrent
+/// charges of a process to one value share a swap.
 ///
 /// A decision allocates its future, its command and a channel for the answer. A decision by a counter allocates its
 /// operation, too, and a rejection by a counter takes a task.
@@ -139,7 +143,7 @@ use crate::{
 /// Building a limiter fails with:
 ///
 /// - a fixed window whose limit is above 2⁴⁸;
-/// - a set whose sliding window logs hold more than 4,000 tokens together;
+/// - a sliding window log of more than 4,000 tokens, divided by the number of logs in its set;
 /// - a [`Quota`](tower_dist_ratelimit::Quota) that is invalid for its algorithm;
 /// - a set of more than 16 policies.
 #[derive(Clone)]
@@ -164,11 +168,12 @@ impl Memcached {
     /// Returns the number of corrections that were lost since the backend was created.
     ///
     /// A correction is a charge or refund that the caller makes after a decision. It is also a refund that the backend
-    /// makes if one policy took tokens and another policy rejected the request.
+    /// makes if the charge to one key took tokens, and the charge to another key was rejected or failed.
     ///
-    /// A correction is lost if its connection is lost, if the server answers with an error, or if its queue has had no
-    /// room for 5 s. A lost refund leaves its tokens charged, so fewer requests are admitted. A lost extra charge takes
-    /// no tokens, so more are admitted. A correction whose caller gets its error immediately is not counted.
+    /// A correction is lost if its connection is lost, if the server answers with an error, or if it has found no room in
+    /// its queue or has lost races for 5 s. A lost refund leaves its tokens charged, so fewer requests are admitted. A lost
+    /// extra charge takes no tokens, so more are admitted. A correction whose caller gets its error immediately is not
+    /// counted.
     ///
     /// # Example
     ///

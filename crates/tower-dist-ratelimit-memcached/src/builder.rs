@@ -13,8 +13,8 @@ impl Memcached {
     /// Connects to one or several servers in the background, and returns immediately.
     ///
     /// Use this in a service, so that the service also starts during an outage of the servers. Until the first
-    /// connection every decision fails immediately, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. See
-    /// [`MemcachedBuilder::connect_lazy`].
+    /// connection to a server, every decision on its keys fails immediately, and
+    /// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. See [`MemcachedBuilder::connect_lazy`].
     ///
     /// # Default
     ///
@@ -89,7 +89,7 @@ impl MemcachedBuilder {
 
     /// The first part of every key: 1 to 64 printable ASCII characters without spaces.
     ///
-    /// Two services on one server share the limits of policies with the same name if they have the same prefix.
+    /// Services with the same prefix on one server share the limits of policies with the same name and algorithm.
     ///
     /// # Default
     ///

@@ -13,9 +13,9 @@ use crate::{
 
 /// A backend that keeps the limits of a whole fleet in Redis or Valkey.
 ///
-/// A script on the server decides on all policies of a request, in one round trip and by the server's clock. So decisions
-/// are exact for any number of processes, and a request is charged to all its policies or to none. A process uses only its
-/// monotonic clock, for timeouts and pauses, and never wall time.
+/// A script on the server decides on all policies of a request, in one round trip and by the server's clock. So its
+/// decisions are exact for any number of processes, and a request is charged to all its policies or to none. A Cluster
+/// [may need several calls](#cluster). The wall clocks of the processes do not affect the limits.
 ///
 /// ```no_run
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, key};
@@ -37,13 +37,13 @@ use crate::{
 ///
 /// | URL | |
 /// |---|---|
-/// | `redis://[user][:password@]host[:port][/db]` | one server, Redis 6 or later or Valkey |
-/// | `redis-sentinel://[user][:password@]host[:port][,host..]/name[/db]` | the primary of this name, as the sentinels report it; the hosts are sentinels, the user and password belong to the primary, and the sentinels have [their own](crate::RedisBuilder::sentinel_password) |
-/// | `redis-cluster://[user][:password@]host[:port][,host..]` | a Cluster; the hosts are one or more of its nodes |
+/// | `redis://[[user][:password]@]host[:port][/db]` | one server, Redis 6 or later or Valkey |
+/// | `redis-sentinel://[[user][:password]@]host[:port][,host..]/name[/db]` | the primary of this name, as the sentinels report it; the hosts are sentinels, the user and password belong to the primary, and the sentinels have [their own](crate::RedisBuilder::sentinel_password) |
+/// | `redis-cluster://[[user][:password]@]host[:port][,host..]` | a Cluster; the hosts are one or more of its nodes |
 ///
 /// A URL with `rediss` instead of `redis` encrypts the connection. It needs the feature `tls`.
 ///
-/// The user needs the commands `EVAL`, `EVALSHA`, `TIME`, `GET`, `MGET`, `SET` and `DEL` on the keys `rl:*`. Sliding window
+/// The user needs the commands `EVAL`, `EVALSHA`, `TIME`, `GET`, `MGET`, `SET` and `DEL` on the keys `prefix:*`. Sliding window
 /// logs also need `PEXPIRE`, `LLEN`, `LINDEX`, `LRANGE`, `LTRIM` and `RPUSH`. A URL with a database needs `SELECT`, and a
 /// Cluster needs `CLUSTER SLOTS` and `ASKING`. `INFO` is optional: with it a new connection checks the server's version and
 /// role.
@@ -52,7 +52,9 @@ use crate::{
 ///
 /// A key on the server is `prefix:version:{hash}:policy`. The hash is 128 bits of the BLAKE3 hash of the caller's key. So all
 /// keys of a policy have the same length, every machine computes the same key, and only a guess of the caller's key
-/// reveals the client. A key expires when its last used token is available again.
+/// reveals the client. A key expires when its last used token is available again. The key of a
+/// [colocated](Policy::colocate) policy is `prefix:version:{place}:policy:hash`, where `place` is the hash of the
+/// colocation's name.
 ///
 /// A rejected request writes only a changed dynamic quota, and a request of zero cost writes nothing, except after a
 /// backward jump of the clock (see below). An invalid value, or a value of another type, counts as unused and is replaced.
@@ -66,8 +68,8 @@ use crate::{
 /// them together admit at most the sum of both quotas. A bucket or queue that is full at the change drains as slowly as by
 /// the old quota. The count starts from zero in these cases:
 ///
-/// - a fixed or sliding window gets another length;
-/// - the policy gets another name or algorithm;
+/// - a fixed or sliding window gets another length or number of sub-windows;
+/// - the policy gets another name, algorithm or [colocation](Policy::colocate);
 /// - a bucket or queue gets or loses [dynamic quotas](Policy::dynamic_quotas).
 ///
 /// Lua's numbers are exact up to 2⁵³, and the server's clock counts microseconds. The bounds under Errors follow from this.
@@ -114,16 +116,16 @@ use crate::{
 ///
 /// The primary's clock measures time. When this clock jumps back, a key that was written before the jump continues from
 /// its state at that write. So the jump admits no additional requests, and a full bucket or window recovers as fast as
-/// without a jump. The first decision on such a key rewrites the key, even if the decision is a rejection. When the clock
+/// without a jump. The first decision on such a key may rewrite the key, even if the decision is a rejection. When the clock
 /// jumps forward, buckets drain and windows end early, because the jump looks like passed time.
 ///
 /// # Cluster
 ///
-/// Policies with the same caller's key are in one slot, so one call decides on them. If a request has different keys, the
-/// backend sends one call to each slot concurrently. If one slot rejects the request or fails, the backend refunds the
-/// charges to the other slots, even if the caller has left by then. Such a rejection has the source
-/// [`Source::Parts`](tower_dist_ratelimit::Source::Parts). Until a refund arrives, it can cause the rejection of another
-/// request. [`Policy::colocate`] puts policies in one slot.
+/// Policies with the same caller's key are in one slot, unless one of them is colocated. One call decides on all policies in
+/// a slot. If the keys of a request are in several slots, the backend sends one call to each slot concurrently. If one slot
+/// rejects the request or fails, the backend refunds the charges to the other slots, even if the caller has left by then.
+/// A rejection by one of several slots has the source [`Source::Parts`](tower_dist_ratelimit::Source::Parts). Until a refund
+/// arrives, it can cause the rejection of another request. [`Policy::colocate`] puts policies in one slot.
 ///
 /// A refund that finds a full queue or a moving slot is retried for 5 s while the connection lasts, and then
 /// [counted](Self::lost_corrections) as lost. A lost refund admits fewer requests, never more. A refund counts in the window
@@ -140,14 +142,15 @@ use crate::{
 ///
 /// # Cost
 ///
-/// A backend has one connection and one task per server, and a Cluster has one more task. The tasks end when the last handle
+/// A backend has one connection and one task per server, and a Cluster has one more task. The tasks end after the last handle
 /// is dropped. A correction, and a request with keys in different slots of a Cluster, also takes a task while it runs. At
 /// most 8,192 such tasks run at a time. Each decision allocates its future.
 ///
-/// Under light load each request is sent immediately. While two calls are in flight, further requests wait a few
-/// milliseconds at most and then share a call. A call carries at most 256 requests and 32 rows. A row is one request, or
-/// consecutive requests of the same cost to one token bucket. A request to a token bucket takes 6 µs of the server's time
-/// in a call of its own, 3 to 4 µs in a shared call, and 0.2 µs if many requests share a row.
+/// Under light load each request is sent immediately. While two calls for the same policies are in flight, further requests
+/// usually wait a few milliseconds at most, and then share a call. A call carries at most 256 requests and 32 rows. A row is
+/// one request, or consecutive requests of the same cost to one key of a token or leaky bucket. A request to a token bucket
+/// takes about 6 µs of the server's time in a call of its own, 3 to 4 µs in a shared call, and 0.2 µs if many requests share
+/// a row.
 ///
 /// A registered set of policies stays in memory until the last handle is dropped, and takes some kilobytes per policy. An
 /// equal set is registered only once, so rebuilding unchanged limits takes no memory. The server caches at most one script
@@ -160,7 +163,7 @@ use crate::{
 ///
 /// - a burst of more than 2⁵² parts of a token, where a token has as many parts as its window has microseconds, divided by
 ///   their greatest common divisor with the limit;
-/// - a `max_wait` of more than 2⁵² such parts;
+/// - a burst and a `max_wait` that together have more than 2⁵² such parts;
 /// - a limit above 10¹⁴ - 1 of a fixed or sliding window, or above 10,000 of a sliding window log;
 /// - a window that is not whole microseconds;
 /// - a window below 1 ms of a fixed window, a sliding window or a sliding window log.
@@ -177,8 +180,8 @@ impl Redis {
     /// Returns the number of corrections that were lost since the backend was created.
     ///
     /// A correction is a charge or refund that the caller makes after a decision. It is also a refund that the backend makes
-    /// if one policy took tokens and another policy rejected the request. A correction is lost if its connection is lost,
-    /// if the server answers with an error, or if its queue has had no room for 5 s. A lost refund leaves its tokens
+    /// in a Cluster if one slot took tokens and another slot rejected the request or failed. A correction is lost if its
+    /// connection is lost, if the server answers with an error, or if its queue has had no room for 5 s. A lost refund leaves its tokens
     /// charged, so fewer requests are admitted. A lost extra charge takes no tokens, so more are admitted. A correction
     /// whose caller gets its error immediately is not counted.
     ///

@@ -127,7 +127,7 @@ impl RedisBuilder {
 
     /// Prefix of all keys: 1 to 64 printable ASCII characters without spaces or braces.
     ///
-    /// Services with the same prefix on one server share the limits of policies with the same name.
+    /// Services with the same prefix in one database share the limits of policies with the same name and algorithm.
     ///
     /// # Default
     ///
@@ -153,7 +153,7 @@ impl RedisBuilder {
     /// the connection.
     ///
     /// A request waits only until its limiter's `backend_timeout`, which is normally shorter. If the answer arrives between
-    /// the two timeouts, the request was charged although the limiter did not use the answer.
+    /// the two timeouts, the request may have been charged although the limiter did not use the answer.
     ///
     /// # Default
     ///
@@ -223,8 +223,9 @@ impl RedisBuilder {
     /// See [`ConnectError`]. These invalid settings are errors, too:
     ///
     /// - an invalid URL or prefix, or a timeout of zero;
-    /// - credentials for sentinels with a URL that is not `redis-sentinel://`;
-    /// - `rediss://` without the feature `tls`, and root certificates without `rediss://`.
+    /// - credentials for sentinels with a URL that names no sentinels;
+    /// - a URL with `rediss` without the feature `tls`;
+    /// - root certificates that are not PEM, and root certificates with a URL without `rediss`.
     ///
     /// # Panics
     ///
