@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::AtomicU64;
 
-/// Units per token. Fractions of a token are rounded to one unit.
+/// Units per token. Fractions of a token are rounded down to whole units.
 pub(super) const UNITS: u32 = 1_000_000;
 /// One token in units.
 const TOKEN: u64 = UNITS as u64;
@@ -13,20 +13,21 @@ const TOKEN: u64 = UNITS as u64;
 /// Flag for a bucket that is known to be full, so that a deposit needs no clock.
 ///
 /// The word keeps the instant next to the flag. If every full bucket were 0, a withdrawal could stall after it has read
-/// the clock, while other calls empty the bucket and time fills it again. The stalled withdrawal would then find the same
-/// 0 as before, and would succeed with its old reading of the clock. A token that time returned once would be taken twice.
+/// the clock. Meanwhile other calls empty the bucket, time fills it again, and a deposit sets it to 0. The stalled
+/// withdrawal would then find the same 0 as before, and would succeed with its old reading of the clock. A token that
+/// time returned once would be taken twice.
 const FULL: u64 = 1 << 63;
 
 /// A token bucket in one atomic word.
 ///
-/// The clock counts refilled units, so one tick refills one unit of the bucket. No rate is rounded, and nothing drifts. If
-/// no tokens return with time, the clock stays at 0 and the word is the number of missing units.
+/// The clock counts refilled units, so one tick refills one unit of the bucket. No rate is rounded, and nothing drifts.
+/// If no tokens return with time, the clock stays at 0, and the word without its flag is the number of missing units.
 ///
 /// Relaxed ordering suffices, because the word is the whole state. A withdrawal takes effect at the time that it reads
 /// from the clock, and it reads the clock after it has loaded the word.
 #[derive(Debug)]
 pub(super) struct Bucket {
-    /// The instant at which the bucket will be full, with the flag `FULL`. All past instants mean a full bucket.
+    /// The instant at which the bucket will be full, and the flag `FULL`. All past instants mean a full bucket.
     word: AtomicU64,
     /// The initial word.
     initial: u64,
@@ -42,7 +43,7 @@ pub(super) fn units(elapsed: Duration, per_second: u32) -> u64 {
     whole.saturating_add(part)
 }
 
-/// The word of a bucket that will be full at `full_at`. Sets `FULL` if that is not after `now`.
+/// The word of a bucket that will be full at `full_at`. Sets `FULL` if `full_at` is not after `now`.
 fn word(full_at: u64, now: u64) -> u64 {
     if full_at <= now {
         full_at | FULL
@@ -91,7 +92,7 @@ impl Bucket {
         self.word.fetch_update(Relaxed, Relaxed, take).is_ok()
     }
 
-    /// Returns an unused token.
+    /// Gives back an unused token.
     pub(super) fn refund(&self) {
         let put = |current: u64| {
             let after = (current & !FULL).saturating_sub(TOKEN);
@@ -100,13 +101,13 @@ impl Bucket {
         let _ = self.word.fetch_update(Relaxed, Relaxed, put);
     }
 
-    /// Takes a token, or the remaining part of a token. Only throttles use this, whose clock stays at 0.
+    /// Takes a token, or the remaining part of a token. Only throttles use this. Their clock stays at 0.
     pub(super) fn record_failure(&self) {
         let take = |current: u64| Some((current & !FULL).saturating_add(TOKEN).min(self.burst));
         let _ = self.word.fetch_update(Relaxed, Relaxed, take);
     }
 
-    /// Whether the bucket is more than half full. Only throttles use this, whose clock stays at 0.
+    /// Whether the bucket is more than half full. Only throttles use this. Their clock stays at 0.
     pub(super) fn is_above_half(&self) -> bool {
         (self.load() & !FULL) * 2 < self.burst
     }
@@ -131,7 +132,7 @@ impl Bucket {
 
 /// Converts `ratio` tokens to units, with `units` per token. Rounds down.
 ///
-/// The added thousandth of a unit corrects for binary fractions: 0.29 · 10⁶ is 289,999.99999999994.
+/// The added thousandth of a unit corrects for binary fractions: 1.001 · 10⁶ is 1,000,999.9999999999.
 pub(super) fn share(ratio: f64, units: u32) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -3,42 +3,43 @@ use tokio::time::Instant;
 use super::bucket::{self, Bucket};
 use crate::BuildError;
 
-/// The ratio of Linkerd2 and Finagle: one extra attempt for five successful calls.
+/// The ratio of Linkerd2 and Finagle: one extra attempt for five deposits.
 pub(super) const DEFAULT_RATIO: f64 = 0.2;
 /// The tokens per second of Finagle and Linkerd2, so that services with few calls can retry at all.
 pub(super) const DEFAULT_PER_SECOND: u32 = 10;
 /// Ten seconds of the default tokens per second, as in Finagle, whose tokens live for ten seconds.
 pub(super) const DEFAULT_BURST: u32 = 100;
-/// A budget starts with ten times its tokens per second, and at least these 10 tokens, but at most its burst.
+/// Unless `initial` is set, a budget starts with ten times its tokens per second, at least these 10, and at most its
+/// burst.
 ///
-/// It does not start with a full burst, so that a hedge layer does not send a hundred hedges to a service that is slow at
-/// first.
+/// Without tokens per second it starts with 10 and not with the default burst of 100. Otherwise a hedge layer could
+/// send a hundred hedges to a service that is slow at first.
 const DEFAULT_INITIAL: u32 = 10;
 
 /// More extra attempts than calls give no protection. Ten leaves room for fan-out.
 const MAX_RATIO: f64 = 10.0;
 /// Keeps the bucket's word from overflowing for 29 years; see `bucket`.
 const MAX_PER_SECOND: u32 = 10_000;
-/// The maximum of `maxTokens` in gRFC A6.
+/// The maximum of `maxTokens` in grpc-go.
 const MAX_TOKENS: u32 = 1_000;
 /// The smallest ratio that three decimal places can tell from 0.
 const MIN_RATIO: f64 = 0.001;
 
-/// The settings of a budget, before they are validated.
+/// The settings of a budget. They may be out of range; `validate` checks them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BudgetSettings {
     pub(super) ratio: f64,
     pub(super) per_second: u32,
     pub(super) burst: u32,
     pub(super) initial: Option<u32>,
-    /// Whether this is gRPC's retry throttle: `ratio` is its `tokenRatio`, `burst` its `maxTokens`.
+    /// Whether this is gRPC's retry throttle. Then `ratio` is its `tokenRatio`, and `burst` is its `maxTokens`.
     pub(super) is_throttle: bool,
 }
 
 impl BudgetSettings {
     fn bucket(&self) -> Bucket {
         let ratio = match self.is_throttle {
-            // gRFC A6 counts up to three decimal places. The first addition corrects for binary fractions.
+            // gRFC A6 counts up to three decimal places. The added 1e-3 corrects for binary fractions.
             true => (self.ratio * 1e3 + 1e-3).floor() / 1e3,
             false => self.ratio,
         };
@@ -47,7 +48,8 @@ impl BudgetSettings {
         Bucket::new(ratio, self.burst, initial)
     }
 
-    /// Whether the budget can pay for `share` extra attempts per deposit in the long run.
+    /// Whether the budget may be able to pay for `share` extra attempts per deposit in the long run. Returns `false`
+    /// only if its ratio is below `share` and no tokens return with time.
     pub(super) fn may_pay(&self, share: f64) -> bool {
         let units = |share| bucket::share(share, bucket::UNITS);
         self.is_throttle || self.per_second > 0 || units(self.ratio) >= units(share)

@@ -8,11 +8,12 @@ use self::shard::Shard;
 use super::Budget;
 use crate::BuildError;
 
-/// Most clients have fewer destinations. 256 partitions in use take about 32 KiB.
+/// Most clients have fewer destinations. 256 partitions in use take about 45 KB.
 const DEFAULT_CAPACITY: usize = 256;
-/// 2²⁰ partitions in use take about 110 MiB. No client has more destinations.
+/// 2²⁰ partitions in use take about 180 MB. Hardly any client has more destinations.
 const MAX_CAPACITY: usize = 1 << 20;
-/// Partitions per shard of a full table. A look-up searches one shard, and a new key evicts from one shard.
+/// Maximum of the average number of partitions per shard. A look-up searches one shard, and a new key evicts from at
+/// most one shard.
 const PER_SHARD: usize = 8;
 
 /// A [`Budget`] per destination, so that a failing destination does not use up the tokens of the others.
@@ -54,7 +55,7 @@ const PER_SHARD: usize = 8;
 /// For any other key: a short lock. It searches about eight partitions if the table is full, and allocates if there is
 /// room.
 ///
-/// A partition in use takes about 100 bytes. Clones share the partitions; a setter returns a table of its own.
+/// A partition in use takes about 170 bytes. Clones share the partitions; a setter returns a table of its own.
 ///
 /// ```
 /// use tower_attempt::{Budget, Budgets};
@@ -78,8 +79,9 @@ pub struct Budgets(Arc<Table>);
 /// partition that takes its place has no more tokens. Over time, a place in the table therefore never gives more tokens
 /// than one budget, whichever keys use it.
 ///
-/// The exception is a partition that no call has used for [`MAX_UNUSED`](shard::MAX_UNUSED). Such a partition may be
-/// evicted although it has fewer tokens than a new one. So in that time a place gives at most the initial tokens more.
+/// The exception is a partition whose bucket was not seen to change for [`MAX_UNUSED`](shard::MAX_UNUSED). It may be
+/// evicted although it has fewer tokens than a new one. So in each such time a place gives at most the initial tokens
+/// more.
 ///
 /// A key without a partition draws on the shared budget. If the key gets a partition later, it has drawn on two budgets.
 struct Table {
@@ -97,7 +99,7 @@ struct Table {
 struct Usage {
     /// The number of partitions in all shards.
     partitions: usize,
-    /// The index of the shard from which the next new key evicts partitions.
+    /// The shard from which the next eviction is tried: its index, modulo the number of shards.
     next: usize,
 }
 
@@ -154,7 +156,7 @@ impl Budgets {
         found.unwrap_or_else(|| self.0.admit(hash))
     }
 
-    /// Clamps a capacity that is out of range; [`validate`](Self::validate) reports it.
+    /// Accepts a capacity that is out of range; [`validate`](Self::validate) reports it.
     fn with(template: Budget, capacity: usize) -> Self {
         let shards = capacity.clamp(1, MAX_CAPACITY).div_ceil(PER_SHARD);
         let shards = (0..shards.next_power_of_two()).map(|_| Shard::default());
@@ -172,12 +174,12 @@ impl Budgets {
 impl Table {
     fn admit(&self, hash: u64) -> Budget {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread has just added the partition, or was changing the shard.
+        // Another thread may have added the partition, or may have changed the shard during the first search.
         if let Some(found) = self.shard(hash).find(hash) {
             return found;
         }
         if usage.partitions >= self.capacity.min(MAX_CAPACITY) {
-            // Searches one shard per new key. A search of the whole table would block the other new keys.
+            // Searches one shard per new key. A search of the whole table would block other new keys for longer.
             let next = usage.next % self.shards.len();
             usage.next = next + 1;
             let evicted = self.shards[next].evict_idle();

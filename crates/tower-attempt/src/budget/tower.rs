@@ -8,7 +8,7 @@ impl TowerBudget for Budget {
         self.deposit();
     }
 
-    /// Also records a failure, because tower calls this method once for each failed attempt.
+    /// Also records a failure, because a policy calls this method after each failed attempt that it would retry.
     fn withdraw(&self) -> bool {
         self.record_failure();
         let permit = self.withdraw();

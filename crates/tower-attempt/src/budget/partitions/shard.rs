@@ -10,7 +10,7 @@ use crate::Budget;
 /// the same time.
 pub(super) const MAX_UNUSED: Duration = Duration::from_secs(90);
 
-/// The partitions of the keys whose hashes have the same low bits: about eight when the table is full.
+/// The partitions of the keys whose hashes have the same low bits: on average at most eight.
 ///
 /// Any thread may search a shard at any time. One thread at a time may change it.
 #[derive(Default)]
@@ -20,14 +20,16 @@ pub(super) struct Shard(ArcSwapOption<Vec<Partition>>);
 struct Partition {
     hash: u64,
     budget: Budget,
-    /// The state of the budget's bucket when the shard was last searched for partitions to evict.
+    /// The state of the budget's bucket when it was last seen: when it was added, or by a search for partitions to
+    /// evict.
     word: Option<u64>,
     /// The time at which the bucket was first seen in the state `word`.
     since: Instant,
 }
 
 impl Partition {
-    /// Whether the partition may be evicted: it is not in use, and it is idle or has been unused for [`MAX_UNUSED`].
+    /// Whether the partition may be evicted: it is not in use, and its bucket is idle or was not seen to change for
+    /// [`MAX_UNUSED`].
     fn may_evict(&mut self, now: Instant) -> bool {
         // The partition is in use if its budget has another owner: a clone, a permit, or a thread that is searching.
         let Some(limited) = self.budget.0.as_mut().and_then(Arc::get_mut) else {
