@@ -74,12 +74,13 @@ fn view(of: TypeId) -> Option<View> {
     found.map(|(_, view)| *view)
 }
 
-/// Iterates over an error and its sources. For an unboxed error of an unknown type, the iterator is empty.
+/// Iterates over an error and its sources. For an error of a registered type, begins with the wrapped error. For an
+/// unboxed error of an unknown type, the iterator is empty.
 pub(crate) fn chain<E: 'static>(error: &E) -> impl Iterator<Item = &(dyn Error + 'static)> {
     successors(known(error), |error| source(*error)).take(MAX_SOURCES)
 }
 
-/// Returns the error, if it is boxed or of a known type.
+/// Returns the error if it is boxed and `Send`, or of a known type. Looks into errors of registered types first.
 fn known(mut error: &dyn Any) -> Option<&(dyn Error + 'static)> {
     for _ in 0..MAX_SOURCES {
         let Some(view) = view(error.type_id()) else {
@@ -112,7 +113,7 @@ fn known(mut error: &dyn Any) -> Option<&(dyn Error + 'static)> {
     None
 }
 
-/// Returns the source of an error. For an `io::Error` this is the wrapped error, which [`Error::source`] skips.
+/// Returns the source of an error. If an `io::Error` wraps an error, returns that error, which [`Error::source`] skips.
 fn source<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     let wrapped = error.downcast_ref().and_then(io::Error::get_ref);
     wrapped.map_or_else(|| error.source(), |wrapped| Some(wrapped))
@@ -129,8 +130,8 @@ impl Rejected {
 
     /// Corrects a rule's retry of an outcome that may be a rejection.
     ///
-    /// If the rejection or the rule names a wait, the retry waits for the longer of the two. A rejection without a wait is
-    /// fatal if the rule names none, either.
+    /// If the rejection or the rule names a wait, the retry waits for the longer of the two. If neither names a wait,
+    /// the rejection is fatal, or transient for a hedge. An outcome that is no rejection keeps the rule's verdict.
     #[cold]
     pub(crate) fn amend<Res, E: 'static>(
         verdict: Verdict,

@@ -120,7 +120,7 @@ impl Dialect for Grpc {
     }
 
     fn mark<Req: HttpRequest>(context: &HttpContext, previous: u32, request: &mut Req) {
-        // A request that already has 32,768 fields, the maximum, is sent without the fields below.
+        // If the header map has no room for a field, the request is sent without this field.
         let fields = request.headers_mut();
         if previous > 0 {
             let _ = fields.try_insert(PREVIOUS_ATTEMPTS, HeaderValue::from(previous));
@@ -174,7 +174,7 @@ impl Dialect for Grpc {
         let hint = Self::hint(response);
         let verdict = match (code, hint) {
             (None | Some(GrpcCode::Ok), _) => Verdict::Success,
-            // With `Never`, the server forbids a retry. A throttle still counts a failure for every status.
+            // With `Never`, the server forbids a retry. A throttle still counts a failure for every status except OK.
             (_, Some(Hint::Never)) | (Some(GrpcCode::Unavailable), _) => Verdict::transient(),
             (Some(GrpcCode::ResourceExhausted), Some(_)) => Verdict::throttled(),
             _ => Verdict::Fatal,

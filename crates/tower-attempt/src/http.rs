@@ -30,7 +30,7 @@ use crate::{Attempt, BuildError, Hint, Protocol, Verdict};
 /// this field.
 pub(crate) const HEDGE_ATTEMPT: HeaderName = HeaderName::from_static("x-hedge-attempt");
 
-/// Trims optional whitespace (RFC 9110 §5.5) from a field's value, which HTTP/2 does not remove.
+/// Trims optional whitespace (RFC 9110 §5.5) from a field's value. Implementations of HTTP/2 do not remove it.
 pub(crate) fn trimmed(value: &HeaderValue) -> &[u8] {
     value.as_bytes().trim_ascii()
 }
@@ -41,7 +41,7 @@ pub(crate) fn digits(value: &[u8]) -> Option<&str> {
     str::from_utf8(value).ok().filter(|_| is_number)
 }
 
-/// A request header that makes any method safe to resend (draft-ietf-httpapi-idempotency-key-header).
+/// A request header that makes a request idempotent, unless it is empty (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// The protocol HTTP.
@@ -140,7 +140,8 @@ impl Dialect for Http {
         let Some(generate) = generate else { return };
         let method = request.method();
         if !method.is_idempotent() && method != Method::CONNECT && !has_key(request.headers()) {
-            // A request that already has 32,768 fields, the maximum, gets no key and is not safe to resend.
+            // If the header map has no room for the key, the request is sent without a key and does not become
+            // idempotent.
             let _ = request
                 .headers_mut()
                 .try_insert(IDEMPOTENCY_KEY, generate());
@@ -218,7 +219,7 @@ impl Dialect for Http {
     fn hint<Res: HttpResponse>(response: &Res) -> Option<Hint> {
         let fields = response.headers();
         let wait = match (retry_after::parse(fields), response.status()) {
-            // With any other status, the field gives the time until the full quota returns, which is no reason to wait.
+            // With any other status, the field does not ask the client to wait.
             (None, StatusCode::TOO_MANY_REQUESTS) => ratelimit::parse(fields),
             (wait, _) => wait,
         };

@@ -38,7 +38,7 @@ codes! {
 }
 
 impl GrpcCode {
-    /// Parses a `grpc-status` field. A malformed value is UNKNOWN.
+    /// Parses a `grpc-status` field. Any value other than 0 to 16 is UNKNOWN.
     pub(super) fn parse(status: &HeaderValue) -> Self {
         let number = match trimmed(status) {
             [ones @ b'0'..=b'9'] => usize::from(ones - b'0'),

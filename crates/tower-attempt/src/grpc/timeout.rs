@@ -26,14 +26,14 @@ pub(super) fn parse(value: &HeaderValue) -> Option<Duration> {
     let (letter, count) = trimmed(value).split_last()?;
     let (_, nanos) = UNITS.iter().find(|(unit, _)| unit == letter)?;
     let count = digits(count).filter(|count| count.len() <= MAX_DIGITS)?;
-    // At most 99,999,999 hours, which is 4·10²⁰ ns. That fits a `Duration`, but not 64 bits of nanoseconds.
+    // At most 99,999,999 hours, which is 3.6·10²⁰ ns. That fits a `Duration`, but not 64 bits of nanoseconds.
     Some(Duration::from_nanos(*nanos).saturating_mul(count.parse().ok()?))
 }
 
 /// Formats the remaining time in the smallest unit that has room for it.
 ///
-/// The value is rounded down, so that the server gives up no later than the caller. If no time remains, the value is the
-/// shortest timeout, 1 ns.
+/// The value is rounded down, so that the server's timeout is not longer than the caller's. If no time remains, the
+/// value is the shortest timeout, 1 ns.
 pub(super) fn value(left: Duration) -> HeaderValue {
     let nanos = left.as_nanos().max(1);
     let fits = |(_, unit): &&(u8, u64)| nanos / u128::from(*unit) <= MAX_VALUE;

@@ -18,7 +18,7 @@ pub struct HttpContext {
     pub(crate) nested: Nested,
     /// The hash of the request's URL, if the client may follow redirects.
     pub(super) url_hash: Option<UrlHash>,
-    /// The budget that a `budget_by` rule chose for the request.
+    /// The budget that a `budget_by` or `shared_budget_by` rule chose for the request.
     pub(super) budget: Option<Budget>,
     /// The method and URI for the user's rules about outcomes. Boxed, because few layers have such a rule.
     pub(super) request: Option<Box<(Method, Uri)>>,

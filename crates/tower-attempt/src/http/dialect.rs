@@ -54,7 +54,8 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
     #[doc(hidden)]
     fn mark<Req: HttpRequest>(_: &HttpContext, _previous: u32, _: &mut Req) {}
 
-    /// Whether the head of a response alone shows that it is a success.
+    /// Whether the head of a response alone shows a success by the standard rules. `false` leaves the decision to
+    /// `classify_outcome`.
     #[doc(hidden)]
     fn is_success<Res: HttpResponse>(response: &Res) -> bool;
 
@@ -126,7 +127,7 @@ fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
         _ => judged.verdict,
     };
     let verdict = match verdict.hint() {
-        // The server forbids a resend. No check is needed.
+        // A resend is forbidden, so no check is needed.
         Some(Hint::Never) => verdict,
         _ if verdict.is_retry() && !(context.idempotent || is_proven || judged.rejected) => {
             Verdict::Unsafe
@@ -138,7 +139,7 @@ fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
         _ => verdict,
     };
     match outcome {
-        // The server's hint also applies to a retry that a user's rule wants.
+        // The server's hint also applies to a retry for which a user's rule names no wait.
         Ok(response) if matches!(verdict, Verdict::Retry { hint: None, .. }) => {
             D::hint(response).map_or(verdict, |hint| verdict.hinted(hint))
         }
@@ -236,7 +237,7 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
             AttemptKind::Retry => context.nested.mark(request),
             AttemptKind::Hedge => {
                 let number = HeaderValue::from(attempt.number());
-                // A request that already has 32,768 fields, the maximum, is sent without the field.
+                // If the header map has no room for the field, the request is sent without it.
                 let _ = request.headers_mut().try_insert(HEDGE_ATTEMPT, number);
             }
             AttemptKind::Primary => {}

@@ -21,13 +21,14 @@ pub(crate) enum Fault {
     /// The server did not process the request, and another connection probably serves it.
     ///
     /// Either a pooled connection closed before the request was written, or the server sent HTTP/2's REFUSED_STREAM
-    /// (RFC 9113 §8.7) or GOAWAY (§6.8).
+    /// (RFC 9113 §8.7) or a GOAWAY without an error (§6.8).
     Unprocessed,
     /// The client could not connect, so the request was not sent.
     NotConnected,
     /// A layer of this process rejected the request, so it was not sent.
     Rejected(Rejected),
-    /// The request's own body failed. A resend would fail the same way.
+    /// This process caused the error, usually because the request's own body failed. A resend would probably fail the
+    /// same way.
     Local,
     /// The server ended the HTTP/2 stream with this error code (RFC 9113 §7).
     Reset(u32),
@@ -57,7 +58,8 @@ impl Fault {
         fault
     }
 
-    /// Returns the verdict on an attempt with this error: `other` if the server may have processed the request.
+    /// Returns the verdict on an attempt with this error: `other` for a reset stream, a broken connection and an
+    /// unknown error.
     pub(crate) fn verdict(self, attempt: &Attempt, other: Verdict) -> Verdict {
         match self {
             Self::Unprocessed => Verdict::Unprocessed,

@@ -7,13 +7,15 @@ use super::{HttpRequest, HttpResponse};
 
 /// The marks by which nested retry layers avoid multiplying their attempts.
 ///
-/// - A response whose retries are exhausted carries [`Exhausted`], so the layer above does not retry it.
-/// - Each extra attempt carries [`RetriedAbove`], so a layer below does not retry it.
-/// - An error cannot carry a mark. So a layer below that gives up on an extra attempt's error sets the flag in that
-///   attempt's [`RetriedAbove`]. The layer above reads the flag only if the attempt before also ended with an error. If the
-///   flag is set, the layer above stops. Layers in one task need no flag, because they count each other's retries.
+/// - If a layer below gives up on a first attempt's response, the response carries [`Exhausted`], so the layer above
+///   does not retry it.
+/// - Each retry carries [`RetriedAbove`], so a layer below does not retry it.
+/// - An error cannot carry a mark. So a layer below that gives up on a retry's error sets the flag in that retry's
+///   [`RetriedAbove`]. The layer above reads the flag only if the attempt before also ended with an error. If the flag
+///   is set, the layer above stops. Layers in one task need no flag, because they count each other's retries.
 ///
-/// A first attempt carries no mark, because the insert into its extensions would cost every call.
+/// A first attempt carries no mark, because the insert into its extensions would cost every call. A `reqwest::Request`
+/// carries none, because its extensions are private.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Nested {
     /// The mark of the layer above, if this request is its extra attempt.
@@ -24,11 +26,11 @@ pub(crate) struct Nested {
     after_error: bool,
 }
 
-/// An extension of a retry layer's extra attempts. A layer below sets the flag when it gives up on the attempt.
+/// An extension of a retry. A layer below sets the flag when it gives up on an error of the retry.
 #[derive(Clone, Debug, Default)]
 struct RetriedAbove(Arc<AtomicBool>);
 
-/// An extension of a response whose retries are exhausted.
+/// An extension of a failed response on which a retry layer gave up.
 #[derive(Clone, Copy, Debug)]
 struct Exhausted;
 
@@ -52,7 +54,7 @@ impl Nested {
         }
     }
 
-    /// Whether a layer below has given up on this layer's last attempt.
+    /// Whether a mark shows that a layer below has given up on this layer's last attempt.
     pub(crate) fn was_given_up<Res: HttpResponse, E>(&mut self, outcome: &Result<Res, E>) -> bool {
         self.after_error = outcome.is_err();
         match outcome {

@@ -11,7 +11,7 @@ use crate::{Attempt, Verdict};
 pub struct Classified<C> {
     /// The verdict. [`Verdict::Unprocessed`] and [`Verdict::not_sent`] prove that the server did not process the request.
     pub(crate) verdict: Verdict,
-    /// Whether the server rejected the request before any work, so that any request is safe to resend.
+    /// Whether the server rejected the request, presumably before any work. Then any request counts as safe to resend.
     pub(crate) rejected: bool,
     pub(crate) code: C,
 }
@@ -19,7 +19,8 @@ pub struct Classified<C> {
 /// A borrowed view of an HTTP attempt's outcome, for rules.
 pub type HttpOutcome<'a> = OutcomeView<'a, ()>;
 
-/// A borrowed view of an attempt's outcome, for rules: [`HttpOutcome`], or `GrpcOutcome`, which has a `code`.
+/// A borrowed view of an attempt's outcome. Rules receive it as [`HttpOutcome`], which has the method, the status and
+/// the header fields, or as `GrpcOutcome`, which has a `code`.
 #[derive(Clone, Copy)]
 pub struct OutcomeView<'a, C> {
     pub(super) request: &'a (Method, Uri),

@@ -19,8 +19,8 @@ fn seconds(value: &[u8]) -> Option<Duration> {
 
 /// Returns the time until a date. A date in the past means no wait.
 ///
-/// Counts from the response's own `Date`, so that differing clocks do not matter. Without a `Date`, counts from the
-/// system clock.
+/// Counts from the response's own `Date`, so that differing clocks do not matter. Without a valid `Date`, counts from
+/// the system clock.
 #[expect(
     clippy::disallowed_types,
     reason = "a date is wall-clock time, and this is the one place that compares it with the clock"

@@ -62,7 +62,7 @@ impl<C> ProtocolSettings<C> {
             || self.idempotent_if.as_ref().is_some_and(|rule| rule(head))
     }
 
-    /// Whether any request is declared idempotent.
+    /// Whether a setting declares requests idempotent.
     #[cfg(feature = "grpc")]
     pub(crate) fn declares_idempotent(&self) -> bool {
         self.idempotent_methods.is_some() || self.idempotent_if.is_some()

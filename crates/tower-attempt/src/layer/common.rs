@@ -19,7 +19,7 @@ pub struct Common {
 pub struct Pool {
     /// The budget, or the template of the budgets by key.
     pub budget: Budget,
-    /// The budgets of `budget_by`. The protocol picks one for each request.
+    /// The budgets of `budget_by` or `shared_budget_by`. The protocol picks one for each request.
     pub budgets: Option<Budgets>,
     /// Whether this layer deposits into the budget. If not, a layer above does.
     pub deposits: bool,
@@ -53,11 +53,11 @@ impl Common {
     }
 
     /// Combines the settings of `given` with the settings of `self` that `given` leaves out. The name of `self` and its
-    /// budgets by key stay.
+    /// budgets by key stay. Budgets by key in `given` have no effect.
     ///
     /// # Errors
     ///
-    /// Returns an error if `given` has a budget and `self` has budgets by key.
+    /// Returns an error if `given` has a single budget and `self` has budgets by key.
     pub fn overridden_by(&self, given: &Self) -> Result<Self, BuildError> {
         let mut common = self.clone();
         common.mode = given.mode.or(self.mode);

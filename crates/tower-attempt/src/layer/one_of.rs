@@ -24,7 +24,7 @@ impl<T> OneOf<T> {
         self.given.as_ref().map(|(_, value)| value)
     }
 
-    /// The setter that was called.
+    /// The setter that was called last.
     pub fn setter(&self) -> Option<&'static str> {
         self.given.as_ref().map(|(setter, _)| *setter)
     }

@@ -2,9 +2,10 @@
 /// rules, name, mode, budget and observer, the methods of handles, `Debug`, and `Layer`.
 ///
 /// The setters have to be inherent methods, so that users import no trait, and a crate cannot add these to a type of
-/// another crate. `$builder` and `$layer` are tuple structs of [`Parts`](crate::layer::Parts), whose settings have
-/// a field `common`. `$handle` is a tuple struct of [`Live`](crate::layer::Live) settings. `$service` is a struct with the
-/// fields `inner` and `parts`. `$extras` is the name of the extra attempts.
+/// another crate. `$builder` and `$layer` are tuple structs of [`Parts`](crate::layer::Parts). The builder's settings
+/// are a `$config` with a field `common`. The layer's are [`Live`](crate::layer::Live) settings with a field `config`,
+/// and `$handle` is a tuple struct of them. `$service` is a struct with the fields `inner` and `parts`. `$extras` is
+/// the name of the extra attempts.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __layer {

@@ -141,7 +141,8 @@ impl Observer for TracingObserver {
                         "attempt failed"
                     );
                 }
-                // This event arrives inside the attempt's scope, so the current span is the attempt's.
+                // This event arrives inside the attempt's scope. So the current span is the attempt's, if the attempt
+                // has one.
                 let span = Span::current();
                 if self.has_spans && span.metadata().is_some_and(|span| span.target() == TARGET) {
                     span.record("http.response.status_code", http);

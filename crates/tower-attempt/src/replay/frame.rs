@@ -4,8 +4,9 @@ use http_body::Frame;
 
 /// Minimum cost of a frame, or of a field of the trailers, against the limit, in bytes.
 ///
-/// This is twice the size of an entry in the list of frames, because the list doubles when it grows. So a record takes at
-/// most twice the memory of the limit, however small its frames are.
+/// This is twice the size of an entry in the list of frames, because the list doubles when it grows. So a record takes
+/// at most about twice the limit in memory, however small its frames are. A frame that is a slice of a larger buffer
+/// also keeps that buffer.
 const MIN_COST: usize = 2 * size_of::<Recorded>();
 
 /// A frame that several readers can receive.

@@ -22,7 +22,8 @@ pub(super) struct Reader<B, E> {
     finished: bool,
 }
 
-/// Makes the readers of a record. The record keeps all frames until the `Recording` is dropped.
+/// Makes the readers of a record. The record keeps all frames until no further reader may join, at the latest until the
+/// `Recording` is dropped.
 pub(super) struct Recording<B, E>(Arc<BodyRecord<B, E>>);
 
 impl<B: Body, E> Recording<B, E> {
@@ -33,8 +34,8 @@ impl<B: Body, E> Recording<B, E> {
 }
 
 impl<B, E> Recording<B, E> {
-    /// Returns a reader that begins with the first frame. Returns `None` if the record has lost frames, or if the reader is
-    /// mute and an earlier attempt may interrupt it.
+    /// Returns a reader that begins with the first frame. Returns `None` if no further reader may join, or if the
+    /// reader is mute and an earlier attempt may interrupt it.
     ///
     /// `others_ended` is true if all earlier attempts have ended. `is_mute` is true if the body's error type cannot express
     /// an interruption.
@@ -121,7 +122,7 @@ where
     B: Body<Data = Bytes, Error = E> + Unpin,
     E: From<Interrupted>,
 {
-    /// Polls the source, records the result, and wakes the other readers.
+    /// Polls the source, records the result, and wakes the other readers if they have to look again.
     fn poll(mut self, cx: &mut Context<'_>) -> Poll<Item<E>> {
         let Some(source) = &mut self.source else {
             return Poll::Pending;

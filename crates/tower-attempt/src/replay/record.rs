@@ -74,7 +74,7 @@ impl<B, E> BodyRecord<B, E> {
 
 /// The state behind the lock of a record. No method polls, wakes or drops foreign values.
 pub(super) struct RecordState<B, E> {
-    /// `None` while a reader polls it, and when it has ended or failed.
+    /// `None` while a reader polls it, and after it has ended, failed or been freed.
     source: Option<B>,
     /// The id of the reader that is to receive the source's error, and that error.
     error: Option<(ReaderId, E)>,
@@ -85,16 +85,16 @@ pub(super) struct RecordState<B, E> {
     saved: bool,
     /// The recorded frames that a reader may still need.
     frames: VecDeque<Recorded>,
-    /// The cost of all frames so far in bytes, freed ones included. So the limit depends on the body alone, and not on
-    /// the speed of its readers.
+    /// The cost of all frames that were recorded so far, in bytes, freed ones included. So the limit does not depend on
+    /// the speed of the readers.
     recorded: usize,
-    /// The maximum of `recorded`, in bytes.
+    /// If `recorded` exceeds this number of bytes, at most one reader continues.
     limit: usize,
     readers: Readers,
     /// The waker of the only reader. The source holds a clone of this waker.
     lone_waker: Option<(ReaderId, Waker)>,
-    /// The wakers of all readers, from the time when a second reader has joined. The source then holds this set as its
-    /// waker.
+    /// The wakers of the readers that wait. `None` until a reader joins while another one exists. From then on the
+    /// source is polled with this set as its waker.
     wakers: Option<Arc<Wakers>>,
     /// The reader that polled the source, if all other readers have to be woken.
     waking: Option<ReaderId>,
@@ -167,7 +167,7 @@ impl<B, E> RecordState<B, E> {
         self.ended && has_all
     }
 
-    /// Frees the frames that all readers have read. Frees the source if no reader remains.
+    /// If no further reader may join, frees the frames that all readers have read, and the source if no reader remains.
     fn trim(&mut self) {
         if self.saved {
             return;
@@ -187,7 +187,8 @@ impl<B, E> RecordState<B, E> {
 }
 
 impl<B, E: From<Interrupted>> RecordState<B, E> {
-    /// Gives a reader its next recorded frame, if there is one. Otherwise registers `waker` and takes out the source.
+    /// Gives a reader its next recorded frame, its error or its end, if there is one. Otherwise registers `waker` and
+    /// takes out the source.
     pub(super) fn next(&mut self, id: ReaderId, waker: &Waker) -> Next<B, E> {
         let Some(reader) = self.readers.iter_mut().find(|reader| reader.id == id) else {
             let error = self.error.take_if(|(receiver, _)| *receiver == id);
@@ -281,8 +282,8 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
 
     /// Interrupts all readers after reader `id` got an error from the source.
     ///
-    /// The oldest attempt in flight receives the error. If all attempts of a call fail, the caller gets the failure of the
-    /// oldest attempt, which should name the cause.
+    /// The oldest attempt in flight receives the error. If all attempts of a race fail, the caller gets the failure of
+    /// the oldest attempt, which should name the cause.
     fn fail(&mut self, id: ReaderId, error: E) -> Result<Frame<Bytes>, E> {
         let oldest = self.readers.oldest_live().unwrap_or(id);
         self.abort(id);

@@ -101,7 +101,7 @@ impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
         }
     }
 
-    /// Returns the content, if it is in memory.
+    /// Returns the content of a body that was made from memory or is empty. Does not look into a wrapped body.
     pub(super) fn into_content(self) -> Result<Bytes, Self> {
         match self.0 {
             Inner::Memory(content) => Ok(content.into_inner().unwrap_or_default()),

@@ -39,7 +39,8 @@ pub(crate) fn known(error: &dyn Any) -> Option<&(dyn error::Error + 'static)> {
     Some(error)
 }
 
-/// Classifies an error of one of the known types.
+/// Classifies an error of one of the known types. Returns `None` if only the error's source can tell, as in most errors
+/// of hyper-util's client.
 pub(super) fn fault(error: &(dyn error::Error + 'static)) -> Option<Fault> {
     #[allow(unused_imports, reason = "empty where hyper-util has no client")]
     use hyper_util::client::legacy::*;

@@ -13,8 +13,8 @@ use crate::replay::{Interrupted, ReplayBody, ReplayError};
 
 /// A replayed body with the error type of the body that it replays.
 ///
-/// If that type cannot express an interruption, an interrupted body stays pending forever. If the body ended instead, the
-/// server would accept a part of the body as the whole body.
+/// If that type cannot express an interruption, an interrupted body stays pending forever. If the body ended instead,
+/// the server could accept a part of the body as the whole body.
 pub(super) struct Native<S: Body> {
     body: ReplayBody<S>,
     /// Whether the body was interrupted, and stays pending because its error type cannot express that.
