@@ -25,9 +25,9 @@ pub(crate) struct Class {
 
 /// All classes of a layer.
 ///
-/// A class is found by the 64-bit hash of its key with a random seed, so that a look-up allocates nothing and the table
-/// holds no long keys. Two keys with the same hash share a class. No thread waits for another: a new class replaces the
-/// whole table, which happens at most 256 times.
+/// A class is found by the 64-bit hash of its key with a random seed, so that a look-up allocates nothing. Two keys
+/// with the same hash share a class. No thread waits for another: a new class replaces the whole table. There are at
+/// most 256 new classes.
 #[derive(Debug, Default)]
 pub(crate) struct Classes {
     /// The class of requests without a key, and of requests with a key beyond the first 256.

@@ -11,10 +11,11 @@ use crate::quantile::{Sample, quantile};
 /// The threshold is refreshed when the count of a histogram bucket passes a multiple of this number. So refreshes cost a
 /// busy service a few nanoseconds per call.
 const REFRESH_SAMPLES: u32 = 256;
-/// The threshold is also refreshed after this time, a hundredth of the default window.
+/// The first sample after this time, a hundredth of the default window, also refreshes the threshold.
 const REFRESH_MICROS: u64 = 100_000;
-/// A window with this many times its required samples has at least 1,000 samples beyond the threshold. More samples would
-/// not make the threshold more precise than its bucket, so the estimator then samples fewer calls.
+/// A window with this many times its required samples has at least 1,000 samples beyond the threshold. More samples
+/// would not make the threshold more precise than its bucket. So the estimator samples fewer calls from twice this
+/// number on.
 const PLENTY: u64 = 100;
 /// The lowest sampling rate is one of 2⁴ calls. A lower rate would save next to nothing, and would adapt slowly when calls
 /// become rare.
@@ -168,8 +169,8 @@ impl Estimator {
         true
     }
 
-    /// Closes the current window if it has lasted long enough and has enough samples. Clears the previous window, which
-    /// becomes the current one. Adapts the sampling rate.
+    /// Closes the current window if it has lasted long enough and has enough samples. It then clears the previous
+    /// window, which becomes the current one. Adapts the sampling rate.
     fn rotate(&self, now: u64, target: &QuantileTarget) {
         let current = self.current.load(Relaxed);
         let [Some(full), Some(next)] = [current, 1 - current].map(|index| self.windows.get(index))

@@ -36,10 +36,9 @@ pub struct ResponseFuture<H, S, V, P: Requests<Req>, O: Observe, A, L, Req> {
     /// The first attempt, until it ends.
     #[pin]
     pub(crate) primary: Option<H>,
-    /// The first attempt's failure while hedges are in flight. Boxed, because most calls do not fail.
+    /// The first attempt's failure while the call waits for hedges. Boxed, because most calls do not fail.
     pub(crate) failure: Option<Box<V>>,
-    /// The timer of the next hedge. Inline, because every call that may be hedged needs it, unless the response comes
-    /// immediately.
+    /// The timer of the next hedge. Inline, because most calls that may be hedged need it.
     #[pin]
     pub(crate) timer: Option<Sleep>,
     pub(crate) race: Race<H, S, P, O, A, L, Req>,
@@ -97,7 +96,7 @@ where
                 // A hedge that is due at the call's start needs no timer.
                 if due > race.start {
                     match this.timer.as_mut().as_pin_mut() {
-                        // A server's pushback has moved the hedge since the timer was set.
+                        // A server's `Retry-After` or pushback has moved the hedge since the timer was set.
                         Some(timer) if timer.deadline() != due => timer.reset(due),
                         Some(_) => {}
                         None => this.timer.set(Some(sleep_until(due))),

@@ -13,11 +13,11 @@ const LAST_STEP: u8 = 7;
 
 /// Watches whether hedges win, and holds hedges back if they do not.
 ///
-/// At step 0 every due hedge is sent, and each further step halves the share that is sent. Two hundred hedges with fewer
-/// than four wins lead to the next step. The fourth win leads one step back immediately, because the rest of the two
-/// hundred would take long where few hedges are sent.
+/// At step 0 every due hedge is allowed. Each further step halves the share that is allowed, down to one of 100. Two
+/// hundred hedges with fewer than four wins lead to the next step. The fourth win leads one step back immediately,
+/// because the rest of the two hundred would take long where few hedges are sent.
 ///
-/// The state is one word: the step, and the hedges and wins since that step began.
+/// The state is one word: the step, and the hedges and wins since these two counts were last reset.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     state: AtomicU32,
@@ -38,7 +38,7 @@ impl Guard {
         match GuardState::from_word(self.state.load(Relaxed)).step {
             0 => true,
             step => {
-                // Each step halves the share of due hedges that are sent.
+                // Each step halves the share of due hedges that are sent, down to one of 100.
                 let one_of = (1 << step).min(100);
                 self.due.fetch_add(1, Relaxed).is_multiple_of(one_of)
             }

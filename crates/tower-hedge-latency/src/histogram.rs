@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 #[cfg(not(all(test, tower_hedge_latency_loom)))]
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
-/// Buckets per octave: the width of a bucket is at most 1/32 of its values.
+/// Buckets per octave. From 32 µs on, the width of a bucket is at most 1/32 of its values.
 const FINE: u64 = 32;
 /// 32 exact buckets below 32 µs, and 31 octaves of 32 buckets up to 2³⁶ µs, which is 19 hours.
 const BUCKETS: usize = match cfg!(all(test, tower_hedge_latency_loom)) {

@@ -6,8 +6,8 @@ use crate::histogram::{Histogram, lower_bound};
 const WHOLE: u64 = 1_000_000_000;
 /// The weight of one call, as a fixed-point number.
 const ONE: u128 = 1 << 32;
-/// An estimate of a latency needs at least this number of calls that reach the latency, and at least a hundredth of the
-/// calls beyond the quantile.
+/// If a hedge cut off a shorter call, an estimate of a latency needs at least this number of calls that reach the
+/// latency, and at least a hundredth of the calls beyond the quantile.
 const FEW: u64 = 10;
 
 /// The observed latencies of some calls.
@@ -52,9 +52,9 @@ impl Sample {
 /// bucket: hedges that answer immediately cut calls off just above the threshold, so a result inside the bucket could
 /// never rise above these cuts.
 ///
-/// Otherwise the result is interpolated inside its bucket, so the error is at most one bucket. If a bucket holds more than
-/// a quarter of all calls, the result is its upper end: nearly equal latencies may lie anywhere in the bucket, and a
-/// threshold below them would make nearly all of the calls late.
+/// Otherwise the result is interpolated inside its bucket, so the error is at most one bucket. If that bucket holds
+/// more than a quarter of all calls, the result is its upper end: nearly equal latencies may lie anywhere in the
+/// bucket, and a threshold below them would make nearly all of the calls late.
 pub(crate) fn quantile(of: [&Sample; 2], above: u64, least: u64) -> Option<u64> {
     let [one, other] = of;
     let total = one.total() + other.total();
@@ -87,7 +87,8 @@ pub(crate) fn quantile(of: [&Sample; 2], above: u64, least: u64) -> Option<u64> 
 /// Returns the latency in microseconds within which `rank` calls have ended, given the ended and the cut-off calls of each
 /// bucket. `rank` is a fixed-point number; see [`ONE`].
 ///
-/// Returns `None` if fewer than `few` calls reach that latency after a cut, or if another thread has cleared the samples.
+/// Returns `None` if fewer than `few` calls reach that latency after a cut. Also returns `None` if the ended calls do
+/// not reach `rank`, because the longest calls were all cut off or another thread has cleared the samples.
 fn reach(
     buckets: impl Iterator<Item = (usize, u64, u64)>,
     total: u64,

@@ -23,7 +23,7 @@ pub(crate) struct Settings {
     pub(crate) bounds: Option<DelayBounds>,
     max_hedges: u32,
     pub(crate) budget: Budget,
-    /// Whether this layer deposits its eligible calls into the budget. Otherwise a layer above does.
+    /// Whether this layer deposits its successful calls into the budget. Otherwise a layer above does.
     pub(crate) deposits: bool,
     /// Shared by all versions of the settings.
     pub(crate) latencies: Arc<Latencies>,
@@ -68,7 +68,7 @@ impl Config {
         self.trigger.get().unwrap_or(&Trigger::Percentile)
     }
 
-    /// Returns the budget in effect. A default budget keeps the tokens of the `former` budget if their ratios are equal.
+    /// Returns the budget in effect. A default budget is the `former` budget with its tokens if their ratios are equal.
     fn budget(&self, former: &Budget) -> Budget {
         match (self.common.budget(), self.trigger()) {
             (Some(budget), _) => budget.clone(),
@@ -174,14 +174,15 @@ impl Settings {
         class.unwrap_or(&self.latencies.classes.rest)
     }
 
-    /// The delay that `class` has learned, if the trigger learns.
+    /// The delay of `class`, if the trigger learns: the learned delay, or the initial delay.
     #[inline]
     pub(crate) fn learned(&self, class: &Class) -> Option<Duration> {
         let bounds = self.bounds.as_ref()?;
         bounds.delay(class.estimator.threshold())
     }
 
-    /// Records a call that ends `now` and represents `calls` calls, if the trigger learns.
+    /// Records a call that ends `now` and represents `calls` calls, if the trigger learns and its quantile is still the
+    /// same.
     pub(crate) fn learn(&self, class: &Class, seen: Observation, calls: u32, now: Instant) {
         if self.learns() && self.target.above == self.latencies.above.load(Relaxed) {
             let now = || micros(now.saturating_duration_since(self.latencies.epoch));

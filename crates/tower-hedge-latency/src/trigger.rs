@@ -6,7 +6,7 @@ use tower_attempt::BuildError;
 
 pub(crate) use self::percentile::{DelayBounds, Percentile, micros};
 
-/// Maximum number of hedges per call. More hedges would not make the tail shorter, and each one takes memory.
+/// Maximum number of hedges per call. More hedges would hardly make the tail shorter, and each one takes memory.
 const MAX_HEDGES: usize = 100;
 
 /// When hedges are due, as offsets from the call's start.

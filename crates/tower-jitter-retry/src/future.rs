@@ -49,7 +49,7 @@ where
 {
     type Output = Outcome<S, Req>;
 
-    /// Polls the attempt before the timer, so that a response at the last moment counts.
+    /// Polls the attempt before the timer, so that a success at the last moment counts.
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
@@ -69,7 +69,8 @@ where
                             }
                             return Poll::Ready(this.call.recovered(outcome));
                         }
-                        // The attempt's future is dropped before the wait, so that the wait holds no permit.
+                        // The attempt's future is dropped before the wait, so that the wait holds no concurrency
+                        // permit.
                         this.attempt.set(None);
                         let elapsed = match verdict.is_retry() {
                             true => this.timer.as_mut().poll(cx, false),
@@ -78,8 +79,8 @@ where
                         };
                         match elapsed {
                             Poll::Pending => this.call.after(verdict, outcome),
-                            // The attempt failed, and a limit has expired as well. The service may have its own timer
-                            // for the same instant. The call handles the timeout and ignores the failure.
+                            // The attempt failed, and the call's deadline has expired as well. The service may have its
+                            // own timer for the same instant. The call handles the timeout and ignores the failure.
                             Poll::Ready(elapsed) => {
                                 this.call.after_timeout(elapsed, this.limit.answer(elapsed))
                             }

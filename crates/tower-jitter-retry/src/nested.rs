@@ -1,8 +1,8 @@
 //! Counts the retries of the layers below, so that retry layers above each other do not multiply their attempts.
 //!
-//! A layer below sends its retries while this thread polls the attempt of the layer above. A thread-local variable counts
-//! those retries, also if the attempt ends with an error or the layer above drops it. A mark in the request's extensions
-//! would cost every first attempt three allocations.
+//! A layer below in the same task sends its retries while this thread polls the attempt of the layer above. A
+//! thread-local variable counts those retries, also if the attempt ends with an error or the layer above drops it. A
+//! mark in the request's extensions would cost every first attempt three allocations.
 
 use std::cell::Cell;
 

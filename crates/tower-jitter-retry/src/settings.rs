@@ -21,13 +21,13 @@ pub(crate) struct Settings {
     pub(crate) budget: Budget,
     /// Whether this layer deposits its successful calls into the budget. Otherwise a layer above does.
     pub(crate) deposits: bool,
-    /// Whether a second attempt is possible.
+    /// Whether the settings allow a second attempt.
     pub(crate) can_retry: bool,
     /// The latest time for a retry, measured from the call's start.
     last_start: Option<Duration>,
     /// Whether the layer can end attempts in flight.
     has_time_limits: bool,
-    /// Shared by all versions of the settings with the same backoff, so that no two calls wait for the same delays.
+    /// Shared by all versions of the settings, until a handle sets a backoff. So each call has its own jitter.
     seeds: Arc<Seeds>,
     /// Shared by all versions of the settings.
     pub(crate) counters: Arc<Counters>,
@@ -140,8 +140,8 @@ impl Settings {
         self
     }
 
-    /// Returns the instant at which a call that begins now stops sending attempts. Reads the clock only if there is such
-    /// a limit.
+    /// Returns the instant from which on a call that begins now schedules no retry. Reads the clock only if there is
+    /// such a limit.
     #[inline]
     pub(crate) fn last_start(&self) -> Deadline {
         self.last_start.map_or(Deadline::NEVER, Deadline::after)

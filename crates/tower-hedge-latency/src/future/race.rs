@@ -32,7 +32,7 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) start: Instant,
     /// The call's class. `None` stands for the class that all requests without a class of their own share.
     pub(crate) class: Option<Arc<Class>>,
-    /// The delay that the class had learned when the call began.
+    /// The class's delay when the call began: the learned delay, or the initial delay.
     pub(crate) learned: Option<Duration>,
     /// The service and the request from which hedges are made; `None` if no further hedge is possible.
     pub(crate) spare: Option<(S, P::Saved)>,
@@ -44,11 +44,11 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) hedges: Vec<DueHedge<S, H, Req>>,
     /// Whether the next hedge is due immediately, because an attempt failed.
     pub(crate) hurry: bool,
-    /// The instant before which no hedge is sent, because a server demanded a wait.
+    /// The instant before which no hedge is sent, because a server or a layer below demanded a wait.
     pub(crate) earliest: Option<Instant>,
-    /// The 0-based hedge that a server's pushback moved, and the hedge's new time. Later hedges keep their distance to it.
+    /// The 0-based hedge that a demanded wait moved, and the hedge's new time. Later hedges keep their distance to it.
     pub(crate) moved: Option<(u32, Instant)>,
-    /// The latency of the first attempt, if it failed.
+    /// The latency of the first attempt, if it failed and the call waits for hedges.
     pub(crate) failed_after: Option<Duration>,
     /// The stop reason if the call ends with the outcome that was classified last.
     pub(crate) reason: StopReason,
@@ -97,7 +97,8 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
         due.filter(|due| self.deadline.is_after(*due))
     }
 
-    /// The time of the 0-based `hedge`, as an offset from the start; `None` if there is no such hedge.
+    /// The time of the 0-based `hedge`, as an offset from the start; `None` if there is no such hedge or no delay is
+    /// known.
     fn delay(&self, hedge: u32) -> Option<Duration> {
         self.settings.due(hedge, self.learned)
     }

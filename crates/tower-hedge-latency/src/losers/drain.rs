@@ -12,11 +12,11 @@ use tokio::time::timeout;
 
 use super::Losers;
 
-/// The usual maximum number of idle connections that a client keeps to one host.
+/// Bounds the connections and tasks that losers occupy. Few clients keep more idle connections to one host.
 const CAPACITY: usize = 64;
-/// A longer wait for one connection costs more than a few hundred new connections.
+/// A new connection is cheaper than a longer wait.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
-/// Reading more bytes than this costs more than a new connection.
+/// Reading more bytes than this usually costs more than a new connection.
 const BODY_LIMIT: u64 = 64 * 1024;
 
 /// Lets losers end in the background, so that their connections stay usable.

@@ -8,8 +8,8 @@ use crate::estimator::QuantileTarget;
 const QUANTILE: f64 = 0.95;
 /// The default minimum delay: the resolution of tokio's timers, which round up to a millisecond.
 const MIN_DELAY: Duration = Duration::from_millis(1);
-/// The default window: long enough for a stable estimate at a hundred calls per second, and short enough to follow a
-/// change of the service within half a minute.
+/// The default window: long enough for a stable estimate at a hundred calls per second, and short enough to follow most
+/// changes of the service within half a minute.
 const WINDOW: Duration = Duration::from_secs(10);
 /// A percentile of fewer samples is noise. A high percentile needs ten samples beyond it.
 const MIN_SAMPLES: u64 = 100;
@@ -68,8 +68,8 @@ impl Percentile {
 
     /// Returns the quantile to learn, and its windows.
     ///
-    /// If the budget pays for fewer hedges than the default quantile needs, the quantile rises. Otherwise the tokens
-    /// would go to the first late calls instead of the slowest. An explicit quantile stays.
+    /// If the budget's ratio pays for fewer hedges than the default quantile needs, the quantile rises. The tokens then
+    /// go to the slowest calls and not to the first late ones. An explicit quantile stays.
     pub(crate) fn target(&self, budget: &Budget) -> QuantileTarget {
         let wanted = self.share();
         // A budget that refills only with time pays for no particular share of the calls.

@@ -68,7 +68,7 @@ pub(crate) struct Seeds {
 
 impl Seeds {
     pub(crate) fn new(seed: Option<u64>) -> Self {
-        // A `RandomState` differs from all others of the process, and needs no system call that can fail.
+        // Each `RandomState` has random keys of its own, so layers without a seed differ.
         let first = seed.unwrap_or_else(|| RandomState::new().hash_one(()));
         Self {
             // Hashes the seed. Otherwise two layers with the seeds 7 and 8 would both use 8, 9, 10 and so on.

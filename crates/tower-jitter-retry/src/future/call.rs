@@ -31,7 +31,7 @@ pub(crate) struct Call<S, P: Requests<Req>, O: Observe, Req> {
     pub(crate) wait: Option<Box<Wait<Req>>>,
     pub(crate) saved: Option<P::Saved>,
     pub(crate) context: P::Context,
-    /// No attempt goes out at this instant or later.
+    /// No attempt is scheduled for this instant or later.
     pub(crate) last_start: Deadline,
     pub(crate) attempt: Attempt,
     pub(crate) record: O::Record,
@@ -41,7 +41,7 @@ pub(crate) struct Call<S, P: Requests<Req>, O: Observe, Req> {
 pub(crate) struct Wait<Req> {
     schedule: Schedule,
     step: Step,
-    /// The sum of this call's waits.
+    /// The sum of the delays before this call's retries.
     slept: Duration,
     /// The number of attempts that the server did not process.
     unprocessed: u32,
@@ -136,8 +136,8 @@ where
         verdict: Verdict,
         outcome: Outcome<S, Req>,
     ) -> Result<(), Outcome<S, Req>> {
-        // Each failure is recorded once. If a layer above deposits into the budget, that layer also records the failures
-        // that this layer does not retry.
+        // This layer records its retryable failures, except before the free retry. If a layer above deposits into the
+        // budget, that layer records the other failures.
         let is_ours = verdict.is_retry() || self.settings.deposits;
         let is_free = verdict == Verdict::Unprocessed && self.has_a_free_retry();
         if verdict.is_failure() && is_ours && !is_free {
@@ -151,9 +151,9 @@ where
         decided.map_err(|reason| self.end(outcome, reason))
     }
 
-    /// Prepares the next attempt after a failure. The `reason` is `None` if the server did not process the attempt.
+    /// Prepares the next attempt after a failure. The `reason` is `None` after a [`Verdict::Unprocessed`].
     ///
-    /// The withdrawal from the budget is the last check, so an attempt with a token is always sent.
+    /// The withdrawal from the budget is the last check, so a retry that another check rules out takes no token.
     fn prepare_next(
         &mut self,
         reason: Option<RetryReason>,

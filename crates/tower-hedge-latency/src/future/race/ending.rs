@@ -21,7 +21,7 @@ where
     O: Observe,
     L: Losers<S::Future, Attempt = H>,
 {
-    /// Ends the call with the outcome of the `decisive` attempt: disposes of the losers and, if a hedge was sent,
+    /// Ends the call with the outcome of the `decisive` attempt: disposes of the other hedges and, if a hedge was sent,
     /// attaches [`HedgeInfo`].
     #[inline]
     pub(in crate::future) fn end(&mut self, decisive: Attempt, outcome: &mut Outcome<S, Req>) {
@@ -104,8 +104,8 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
     /// with the outcome of a hedge.
     ///
     /// - The attempt succeeded: its latency.
-    /// - A hedge overtook the attempt: the attempt is cancelled, and its latency is only known to be longer than its time
-    ///   in flight. The hedge's own latency is not recorded.
+    /// - A hedge overtook the attempt: the attempt's latency is only known to be longer than its time in flight. The
+    ///   hedge's own latency is not recorded.
     /// - The attempt failed, or the caller dropped the call, before the trigger: `None`, because a response might have
     ///   taken any time.
     /// - The same after the trigger: the call counts as late, so that a stalled service does not seem fast.
@@ -121,7 +121,7 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
         (has_succeeded || is_timeout()).then(|| Observation::Ended(micros(out)))
     }
 
-    /// Counts the hedges that shadow mode would have sent by now.
+    /// Counts the hedges that are due by now in shadow mode.
     #[cold]
     fn shadow(&mut self, now: Instant) {
         let mut hedge = 0;

@@ -64,7 +64,7 @@ where
 
     /// Returns the first outcome of a hedge that decides the race.
     ///
-    /// Drops the failures of hedges: if all attempts fail, the caller receives the first attempt's failure.
+    /// Discards the failures of hedges: if all attempts fail, the caller receives the first attempt's failure.
     pub(in crate::future) fn poll_hedges(
         &mut self,
         cx: &mut Context<'_>,
@@ -148,12 +148,12 @@ where
         !verdict.is_retry()
     }
 
-    /// Records a failure on the budget, and obeys a server that demands a wait or forbids further attempts.
+    /// Records a failure on the budget, and obeys a hint that demands a wait or forbids further attempts.
     #[cold]
     fn failed(&mut self, attempt: Attempt, verdict: Verdict, outcome: &Outcome<S, Req>) {
         // On a shared budget, the layer above records the first attempt's failure if the call ends with that failure.
         let is_seen_above = attempt == Attempt::PRIMARY && !self.settings.deposits;
-        // A retry layer below that gave up has recorded the failure already.
+        // A retry layer below that gave up and shares the budget has recorded the failure already.
         let protocol = &self.protocol;
         if !protocol.was_given_up(&mut self.context, outcome) && !is_seen_above {
             self.budget().record_failure();
@@ -174,8 +174,8 @@ where
         self.hurry = self.sends_on_failure() && !self.is_readying() && self.due().is_some();
     }
 
-    /// Delays hedges until `wait` has passed. The next hedge is then sent if it was due earlier, or if the server demanded
-    /// exactly this wait.
+    /// Delays hedges until `wait` has passed. The next hedge is then due if it was due earlier, or if the server
+    /// demanded exactly this wait.
     fn push_back(&mut self, wait: Duration, exactly: bool) {
         let Some(end) = later(Instant::now(), wait) else {
             return self.call_off();
