@@ -21,7 +21,8 @@
 //!
 //! - The layer records the time in flight of the *first* attempt, if it succeeded or was past the trigger. If a hedge
 //!   overtook the attempt, its latency is only known to be longer. The layer then uses Kaplan and Meier's estimate, so hedges
-//!   do not bias the trigger. In this crate's tests the hedged share is within a tenth of 1 − q.
+//!   do not bias the trigger. In most of this crate's tests the hedged share is within a tenth
+//!   of 1 − q.
 //! - The layer ignores a call that fails, or that its caller drops, before the trigger.
 //! - If more than 1 − q of the first attempts never end, the trigger rises slowly, up to
 //!   [`max_delay`](crate::HedgeLayerBuilder::max_delay).
@@ -51,7 +52,7 @@
 //!
 //! - The first *good* response wins. Retryable failures, such as the statuses 408, 425, 429, 500, 502, 503 and 504, do not
 //!   win while another attempt is in flight. If all attempts fail that way, the caller receives the first attempt's outcome.
-//! - A failure that is not retryable ends the race.
+//! - A failure that is not retryable ends the race, and the caller receives it.
 //! - A tie goes to the oldest attempt. Only the response head is classified.
 //! - A failure before any hedge is returned immediately, because retries belong to a retry layer. With
 //!   [`hedge_on_failure`](crate::HedgeLayerBuilder::hedge_on_failure) the next hedge follows a retryable failure

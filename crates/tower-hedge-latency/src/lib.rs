@@ -83,7 +83,7 @@
 //!
 //! - The first *good* response wins. Retryable failures, such as the statuses 408, 425, 429, 500, 502, 503 and 504, do not
 //!   win while another attempt is in flight. If all attempts fail that way, the caller receives the first attempt's outcome.
-//! - A failure that is not retryable ends the race.
+//! - A failure that is not retryable ends the race, and the caller receives it.
 //! - By default, a failure before any hedge is returned immediately, because retries belong to a retry layer.
 //! - Losers are dropped when the winner is known, or end in the background with the setting `drain`.
 //! - By default, HTTP hedges only safe methods. gRPC hedges only methods declared idempotent.

@@ -158,7 +158,7 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// no other attempt is in flight, the caller receives the failure.
     ///
     /// Use it for failures that arrive early and pass quickly, where the backoff of a retry layer would be too long. The
-    /// hedge takes a token from the budget like any other.
+    /// hedge takes a token from the budget like any other. While a percentile has no learned delay, no hedge is sent.
     ///
     /// If a due hedge already waits until its service is ready, that hedge is the next one. Its service may need the
     /// concurrency permit that the failed attempt held. If its service is still not ready and no attempt is in flight, the
