@@ -44,7 +44,7 @@ use crate::{BuildError, Decision, Policy};
 /// | An allowed charge grants its cost, or more of the free tokens, up to [`up_to`](Charge::up_to). | `decisions` |
 /// | `retry_after` is zero if allowed. It is `None` if the cost is above the burst, or above the limit of an algorithm without a burst. Otherwise it is exact: one nanosecond (or the clock's grain) earlier the same request is rejected. | `decisions`, `retry` |
 /// | `reset_after` is the time until the key has no used tokens, for allowed and for rejected requests. | `decisions`, `expiry` |
-/// | A charge of zero cost writes nothing. A rejected charge writes only a change of the key's [quota](Charge::quota). | `nothing written` |
+/// | Unless a clock jumped back, a charge of zero cost writes nothing. A rejected charge then writes only a change of the key's [quota](Charge::quota). | `nothing written` |
 /// | [`settle`](Self::settle) with a positive `delta` takes tokens even if too few are free; the key is then in debt. With a negative `delta` it returns at most the cost of each charge, and never more than the used tokens. | `refunds` |
 /// | [`reset`](Self::reset) forgets one key and no other. | `reset` |
 /// | A key is any bytes, from none to 64 KiB. No two keys share a state. | `keys` |

@@ -36,7 +36,7 @@ pub struct Decision {
     pub source: Source,
     /// The quota's limit, in tokens per window.
     pub limit: u64,
-    /// The whole tokens that remain after this decision.
+    /// The whole tokens that remain after this decision. In a leaky queue, the number of free places.
     pub remaining: u64,
     /// The tokens that were taken: the cost, or more, up to the [maximum grant](crate::backend::Charge::up_to). Zero
     /// if this policy or another one rejects the request.

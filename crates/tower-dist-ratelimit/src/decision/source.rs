@@ -21,9 +21,9 @@ pub enum Source {
     /// quota of zero, which needs no call to the backend.
     #[default]
     Backend,
-    /// The backend, but not in one step, and one policy rejected the request. The policies' keys are in different slots
-    /// of a Redis Cluster, or in different values of Memcached or a `CasBackend`. The backend refunds the tokens of the
-    /// other policies. Until then, another request may miss these tokens and be rejected too. See
+    /// The backend, but not in one step, and one policy rejected the request. Usually the policies' keys are in
+    /// different slots of a Redis Cluster, or in different values of Memcached or a `CasBackend`. The backend refunds
+    /// the tokens of the other policies. Until then, another request may miss these tokens and be rejected too. See
     /// [`colocate`](crate::Policy::colocate).
     Parts,
     /// This process, with a [lease](crate::Consistency::Leased). `remaining` is an estimate: the unused leased tokens,
@@ -42,11 +42,11 @@ pub enum Source {
     /// This process without the backend, by [`FailureMode::Local`](crate::FailureMode::Local). The numbers refer to this
     /// process's share of the quota.
     Local,
-    /// No counter: [`FailureMode::Open`](crate::FailureMode::Open) allowed the request. No tokens were taken. The
-    /// remaining tokens are unknown and reported as zero.
+    /// No counter: [`FailureMode::Open`](crate::FailureMode::Open) allowed the request. No tokens were taken.
+    /// `remaining` and `reset_after` are unknown and reported as zero.
     Allowed,
-    /// No counter: [`FailureMode::Closed`](crate::FailureMode::Closed) rejected the request. The remaining tokens are
-    /// unknown and reported as zero.
+    /// No counter: [`FailureMode::Closed`](crate::FailureMode::Closed) rejected the request. `remaining` and
+    /// `reset_after` are unknown and reported as zero.
     Denied,
 }
 

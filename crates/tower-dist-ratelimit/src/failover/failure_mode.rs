@@ -6,8 +6,8 @@ use crate::BuildError;
 /// decision applies the policy's own quota.
 ///
 /// - A request that meets a failure waits at most the timeout. It is not retried, because a late backend may have
-///   charged it already. Only a [`Throttle`](crate::Throttle) can send it again later, if the failure mode rejects it
-///   and it waits for its turn.
+///   charged it already. Only a [`Throttle`](crate::Throttle) queries the backend again for a request that a local
+///   decision rejects, when the request's turn comes.
 /// - The circuit opens after five consecutive failures. It also opens if there were at least ten decisions in about the
 ///   last second and at least half of them failed.
 /// - While the circuit is open, one request at a time probes the backend. The first probe follows after 50 to 100 ms.
