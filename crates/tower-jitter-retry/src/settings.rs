@@ -9,7 +9,7 @@ use crate::counts::Counters;
 
 /// Default of the maximum `Retry-After` to honour: callers rarely wait longer than a minute.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
-/// Default number of attempts, as in the AWS SDKs and in the SRE book's chapter on overload.
+/// Default number of attempts, as in the standard mode of the AWS SDKs and in the SRE book's chapter on overload.
 const MAX_ATTEMPTS: u32 = 3;
 
 /// The settings in effect, computed from [`Config`]. A handle replaces them, but a call keeps the version with which it

@@ -24,14 +24,14 @@ pub struct StandardAnswer;
 #[derive(Clone, Copy, Debug)]
 pub struct OnTimeout<F>(pub(crate) F);
 
-/// Whether a layer has hard time limits, which end an attempt in flight.
+/// Whether a layer enforces hard time limits, which end an attempt in flight.
 pub trait Limited {
     /// The timer of one call.
     type Timer: Timer;
     /// This type with hard time limits turned on.
     type Hard: Limited<Timer = Clock>;
 
-    /// Whether the layer has hard time limits.
+    /// Whether the layer enforces hard time limits.
     const IS_HARD: bool = true;
 
     /// Turns hard time limits on.

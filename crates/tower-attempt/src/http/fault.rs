@@ -20,8 +20,8 @@ use crate::{Attempt, AttemptKind, Interrupted, Rejected, Verdict};
 pub(crate) enum Fault {
     /// The server did not process the request, and another connection probably serves it.
     ///
-    /// Either a pooled connection closed before the request was written, or the server sent HTTP/2's REFUSED_STREAM
-    /// (RFC 9113 §8.7) or a GOAWAY without an error (§6.8).
+    /// Either the connection closed before the request was written, or the server sent HTTP/2's REFUSED_STREAM (RFC
+    /// 9113 §8.7) or a GOAWAY without an error (§6.8).
     Unprocessed,
     /// The client could not connect, so the request was not sent.
     NotConnected,
