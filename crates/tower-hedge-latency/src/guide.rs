@@ -20,9 +20,8 @@
 //! # How a percentile is learned
 //!
 //! - The layer records the time in flight of the *first* attempt, if it succeeded or was past the trigger. If a hedge
-//!   overtook the attempt, its latency is only known to be longer. The layer then uses Kaplan and Meier's estimate, so hedges
-//!   do not bias the trigger. In most of this crate's tests the hedged share is within a tenth
-//!   of 1 − q.
+//!   overtook the attempt, the attempt's latency is only known to be longer. The layer then uses Kaplan and Meier's
+//!   estimate, so hedges do not bias the trigger. In most of this crate's tests the hedged share is within a tenth of 1 − q.
 //! - The layer ignores a call that fails, or that its caller drops, before the trigger.
 //! - If more than 1 − q of the first attempts never end, the trigger rises slowly, up to
 //!   [`max_delay`](crate::HedgeLayerBuilder::max_delay).
@@ -30,7 +29,7 @@
 //!   1/32. Then the trigger lies right after the cluster, and fewer calls are hedged. In a smaller cluster, such as a common
 //!   timeout, all or none of the calls may be late. Then the budget is the bound.
 //! - Samples cover the current [`window`](crate::HedgeLayerBuilder::window), by default of at least 10 s, and the previous
-//!   one. With the defaults, the layer records only some of the calls above about 4,000 per second, at least 1 in 16.
+//!   one. With the defaults and more than about 4,000 calls per second, the layer records only some calls, at least 1 in 16.
 //! - The first trigger needs `max(100, 10 ÷ (1 − q))` calls. Until then hedges are sent after
 //!   [`initial_delay`](crate::HedgeLayerBuilder::initial_delay), or not at all if it is not set.
 //! - In this crate's tests, the trigger follows a threefold slowdown within 20 s. It takes longer if hedges answer

@@ -20,7 +20,7 @@
 //!
 //! A request without proof may have had an effect, so only idempotent requests are sent again after such a failure. With
 //! proof, every request is safe to resend. Proof is a connection that was never made, a pooled connection that the server had
-//! closed, and HTTP/2's REFUSED_STREAM and a GOAWAY without an error.
+//! closed, and HTTP/2's REFUSED_STREAM and a GOAWAY without an error. By default, a 429 and a gRPC pushback count like proof.
 //!
 //! The layer finds proof in the errors of `std::io`, and with the client features in the errors of hyper, hyper-util, h2,
 //! reqwest and tonic. These errors may be boxed, or the source of a boxed error. Errors of other types prove nothing.

@@ -80,8 +80,8 @@
 //! - Idempotent requests are GET, HEAD, OPTIONS, TRACE, QUERY, PUT, DELETE, and requests with an `Idempotency-Key`.
 //!   [`idempotent_if`](RetryLayerBuilder::idempotent_if) declares further requests, and
 //!   [`generate_idempotency_key`](RetryLayerBuilder::generate_idempotency_key) adds keys for servers that honour them.
-//! - `Retry-After` is a lower bound for the delay, with up to a tenth of jitter. Without it, the `RateLimit` field of a 429
-//!   is used. If the wait is longer than `max_retry_after`, the response is returned.
+//! - `Retry-After` is a lower bound for the delay, with up to a tenth of jitter, at most 1 s. Without it, the `RateLimit`
+//!   field of a 429 is used. If the wait is longer than `max_retry_after`, the response is returned.
 //! - CONNECT and requests with `Upgrade` are never retried.
 //! - Only the response head is classified. An error while the body streams goes to the caller.
 //! - [`classify`](RetryLayerBuilder::classify) has the last word on the meaning of an outcome. It never makes a request safe
