@@ -99,8 +99,8 @@ use crate::{
 /// as zero and is replaced.
 ///
 /// A policy that is deployed with another limit keeps its counts, even while instances with the old limit run. If a fixed
-/// or sliding window gets another length, or the policy another name or algorithm, the count starts from zero. Then all
-/// other counts of its set start from zero, too. They also do if a policy joins or leaves the set.
+/// or sliding window or a log gets another length, or the policy another name or algorithm, its count starts from zero.
+/// Then all other counts of its set start from zero, too. The same happens if a policy joins or leaves the set.
 ///
 /// A full Memcached evicts the least recently used items. Their limits then start from zero, so more requests are
 /// admitted. A flood of new keys can cause this. Provide memory for all keys that are limited at the same time, and
