@@ -54,8 +54,8 @@ use crate::{Algorithm, backend::Backend};
 ///
 /// # Default
 ///
-/// All algorithms except staggered fixed windows, with leases and dynamic quotas. 40 random sequences of 40 requests for
-/// each algorithm. Seed 1.
+/// All algorithms except staggered fixed windows, with leases and dynamic quotas. 40 random sequences of 40 requests
+/// for each algorithm. Seed 1.
 ///
 /// # Cost
 ///

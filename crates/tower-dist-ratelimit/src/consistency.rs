@@ -63,8 +63,8 @@ pub enum Consistency {
     /// # Above the limit
     ///
     /// If the backend grants fewer tokens than requested, this instance usually makes a pause before its next call.
-    /// Until then it rejects requests that find no leased tokens. The first pause lasts for the time of 1 request. While
-    /// the shortage continues, the pauses last for 2, 4, 8 and finally 16 requests. A pause lasts longer if the
+    /// Until then it rejects requests that find no leased tokens. The first pause lasts for the time of 1 request.
+    /// While the shortage continues, the pauses last for 2, 4, 8 and finally 16 requests. A pause lasts longer if the
     /// backend's own wait is longer, but at most one lease time. `retry_after` is the remaining pause, or the
     /// backend's own wait if that is longer. If the backend rejected a request, requests that cost less still go to
     /// the backend. So an overloaded fleet admits the full limit, in bursts, with about one round trip per 16
