@@ -47,7 +47,7 @@ use crate::{BuildError, Decision, Policy};
 /// | Unless a clock jumped back, a charge of zero cost writes nothing. A rejected charge then writes only a change of the key's [quota](Charge::quota). | `nothing written` |
 /// | [`settle`](Self::settle) with a positive `delta` takes tokens even if too few are free; the key is then in debt. With a negative `delta` it returns at most the cost of each charge, and never more than the used tokens. | `refunds` |
 /// | [`reset`](Self::reset) forgets one key and no other. | `reset` |
-/// | A key is any bytes, from none to 64 KiB. No two keys share a state. | `keys` |
+/// | A key is any bytes, from none to 64 KiB. Apart from collisions of hashes, no two keys share a state. | `keys` |
 /// | Concurrent requests get exactly the free tokens. | `racing` |
 /// | [`acquire`](Self::acquire) makes all charges, or none. A backend that charges in [parts](crate::Source::Parts) refunds the other parts. In a rejected set, the decision of a policy without a shortage is `allowed`, with nothing granted. | `all or nothing` |
 /// | A charge's quota is in force until another charge changes it, and used tokens stay used. A charge with a cost and without a quota puts the policy's own quota in force. | `dynamic quotas` |

@@ -34,7 +34,7 @@ pub enum Consistency {
     /// This instance pays for tokens of frequently requested keys in advance, and spends them without a
     /// round trip.
     ///
-    /// A key is leased if it has about 16 requests or more per lease time. At most 1,024 keys have leases at a time.
+    /// A key is usually leased if it has at least 16 requests per lease time. At most 1,024 keys have leases at a time.
     /// Refills usually run in the background before the tokens run out, and one at a time per key. A refill requests
     /// about three quarters of the tokens that this instance needs in a lease time. It requests at most a quarter of
     /// the tokens that the backend last reported as remaining. If that quarter does not cover 16 requests, the refill

@@ -30,7 +30,7 @@ pub use source::Source;
 #[non_exhaustive]
 pub struct Decision {
     /// Whether this policy allows the request. With several policies a request passes if all of them allow it. If
-    /// another policy rejects the request, this policy has charged nothing.
+    /// another policy rejects the request, this policy takes no tokens, or refunds them.
     pub allowed: bool,
     /// The origin of the decision.
     pub source: Source,
@@ -50,10 +50,10 @@ pub struct Decision {
     /// or `None` while the circuit is closed.
     pub retry_after: Option<Duration>,
     /// The time until no usage counts, if no other request takes tokens: the bucket is full, the queue is empty, or the
-    /// window has ended. Rounded up to a nanosecond.
+    /// window has ended. Rounded up.
     pub reset_after: Duration,
-    /// The time that an allowed request waits for its turn in a [leaky queue](crate::Policy::leaky_queue), rounded up
-    /// to a nanosecond. Zero with all other algorithms.
+    /// The time that an allowed request waits for its turn in a [leaky queue](crate::Policy::leaky_queue), rounded up.
+    /// Zero with all other algorithms.
     pub delay: Duration,
 }
 

@@ -83,7 +83,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // A provider accepts 10 mails per second. Calls wait for their turn, in order. A call that would wait for more than
-//! // 5 seconds fails immediately.
+//! // 5 seconds fails, usually immediately.
 //! let layer = CallLimitLayer::builder(Memory::default())
 //!     .limit(Policy::new("provider", Quota::per_second(10)))
 //!     .limit(Policy::new("per-address", Quota::per_minute(2)).by_request(|mail: &Mail| mail.to.clone()))

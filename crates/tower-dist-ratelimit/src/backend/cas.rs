@@ -112,7 +112,7 @@ use crate::{BuildError, Decision, Policy};
 /// the tokens that the algorithm admits in `D + s`. The machine with the slowest clock may reject requests for up to
 /// `s` too long.
 ///
-/// After a clock jumps back, no more is admitted than before. A clock that was far ahead blocks a key at most until its
+/// A clock that jumps back admits no additional requests. A clock that was far ahead blocks a key at most until its
 /// value expires. A fixed window begins at a multiple of its length since the start of 2020 (UTC), unless it is
 /// staggered or begins with a request.
 ///
