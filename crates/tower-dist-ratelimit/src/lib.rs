@@ -124,18 +124,18 @@
 //! | [`Open`](FailureMode::Open) | passes | the response without `RateLimit` headers |
 //!
 //! With the default of one instance, a fleet of N instances admits up to N times the limit during an outage.
-//! [`Decision::source`] names the source of a decision. [`Event::BackendFailed`] reports each request that
-//! the failure mode decides.
+//! [`Decision::source`] names the source of a decision. [`Event::BackendFailed`] reports each request that the failure
+//! mode decides.
 //!
-//! A service can start during an outage: `Redis::connect_lazy` and `Memcached::connect_lazy` return immediately and connect in the
-//! background.
+//! A service can start during an outage: `Redis::connect_lazy` and `Memcached::connect_lazy` return immediately and
+//! connect in the background.
 //!
 //! # Features
 //!
 //! - `attempt` (default): retry and hedge layers above recognise rejections. Adds the small crate `tower-attempt`.
 //! - `axum-08`: [`key::peer_addr`] reads axum 0.8's `ConnectInfo`; adds `key::matched_path`.
-//! - `tonic-014`: [`key::peer_addr`] reads tonic 0.14's `TcpConnectInfo`. tonic's server enables HTTP/1 and HTTP/2 in hyper for
-//!   every server of the same build.
+//! - `tonic-014`: [`key::peer_addr`] reads tonic 0.14's `TcpConnectInfo`. tonic's server enables HTTP/1 and HTTP/2 in
+//!   hyper for every server of the same build.
 //! - `tracing`: `TracingObserver`; log lines for a missing key, a late quota look-up, a lost correction and changes
 //!   of the circuit.
 //! - `metrics`: `MetricsObserver`.

@@ -75,7 +75,8 @@ impl Quota {
         }
     }
 
-    /// Sets the size of a token or leaky bucket in tokens, from 1 to 2⁶¹: the maximum that an idle client can take in a moment.
+    /// Sets the size of a token or leaky bucket in tokens, from 1 to 2⁶¹: the maximum that an idle client can take in a
+    /// moment.
     ///
     /// # Default
     ///

@@ -71,16 +71,17 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// # Keys and values
 ///
-/// The store key of a single policy is `prefix:layout:hash:policy`. The hash is 128 bits of the BLAKE3 of the caller's
-/// key. So a store key does not show the caller's key, and is the same on every machine. Store keys have at most 220
-/// characters, all of them printable ASCII without spaces. A policy's name with spaces is replaced by its hash.
+/// The store key of a policy that is decided alone is `prefix:layout:hash:policy`. The hash is 128 bits of the BLAKE3 of
+/// the caller's key. So a store key does not show the caller's key, and is the same on every machine. Store keys have
+/// at most 220 characters, all of them printable ASCII without spaces. A policy's name with spaces is replaced by its
+/// hash.
 ///
 /// The layout names the algorithm and its windows. So a policy with another limit or burst keeps its counts. A policy
 /// with another algorithm, or with windows of another length, starts with unused keys.
 ///
-/// Policies that are decided together share one value per key, so one swap charges all of them or none. The layout in
-/// its store key is `s1`, and one hash of all names and layouts stands for the policies. So a change of one policy's
-/// name or layout restarts the counts of all of them.
+/// Policies that are decided together share one value per key, so one swap charges all of them or none. In the value's
+/// store key, the layout is `s1`, and one hash of all names and layouts stands for the policies. So a change of one
+/// policy's name, algorithm or window restarts the counts of all of them.
 ///
 /// If the policies of a request have different keys, their charges change different values concurrently. If one charge
 /// is rejected or fails, the others are refunded. The decisions of a rejected request then have the source

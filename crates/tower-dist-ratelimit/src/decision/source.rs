@@ -1,6 +1,6 @@
 /// The origin of a [`Decision`](crate::Decision). All decisions on a request have the same source.
 ///
-/// The last three are the [failure modes](crate::FailureMode), used when the backend does not decide.
+/// The last three are the [failure modes](crate::FailureMode), used when the backend fails and shortly after.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

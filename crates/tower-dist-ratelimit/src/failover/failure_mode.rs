@@ -2,8 +2,8 @@ use crate::BuildError;
 
 /// The way to decide a request if the backend fails or exceeds its
 /// [timeout](crate::RateLimitLayerBuilder::backend_timeout), and while the circuit breaker is open. A layer over
-/// [`Memory`](crate::backend::Memory) needs it only for a [quota look-up](crate::Policy::quota_by_async) that is late: there, a local
-/// decision applies the policy's own quota.
+/// [`Memory`](crate::backend::Memory) needs the failure mode only for a late
+/// [quota look-up](crate::Policy::quota_by_async): there, a local decision applies the policy's own quota.
 ///
 /// - A request that meets a failure waits at most the timeout. It is not retried, because a late backend may have
 ///   charged it already. Only a [`Throttle`](crate::Throttle) queries the backend again for a request that a local
@@ -61,8 +61,8 @@ pub enum FailureMode {
     ///
     /// - for a bucket, `rate · D` plus three bursts: one before the outage, one from the shares, and one after all
     ///   instances have returned. Without an outage it is one burst.
-    /// - for a fixed window, twice the limit: once by the backend and once by the shares. If an instance does not see a key
-    ///   again, the tokens that it has admitted alone for that key come on top.
+    /// - for a fixed window, twice the limit: once by the backend and once by the shares. If an instance does not see a
+    ///   key again, the tokens that it has admitted alone for that key come on top.
     ///
     /// The bounds assume that at most `instances` instances run. They also assume that `instances` is at most every
     /// limit, every burst, and every limit divided by its cost, because no share is below 1. The bounds do not cover
