@@ -71,10 +71,10 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// # Keys and values
 ///
-/// The store key of a policy that is decided alone is `prefix:layout:hash:policy`. The hash is 128 bits of the BLAKE3 of
-/// the caller's key. So a store key does not show the caller's key, and is the same on every machine. Store keys have
-/// at most 220 characters, all of them printable ASCII without spaces. A policy's name with spaces is replaced by its
-/// hash.
+/// The store key of a policy that is decided alone is `prefix:layout:hash:policy`. The hash is 128 bits of the BLAKE3
+/// of the caller's key. So a store key does not show the caller's key, and is the same on every machine. Store keys
+/// have at most 220 characters, all of them printable ASCII without spaces. A policy's name with spaces is replaced by
+/// its hash.
 ///
 /// The layout names the algorithm and its windows. So a policy with another limit or burst keeps its counts. A policy
 /// with another algorithm, or with windows of another length, starts with unused keys.
