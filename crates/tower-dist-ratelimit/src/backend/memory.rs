@@ -48,10 +48,10 @@ const LOCKS: usize = 256;
 /// | sliding window logs | 100, and 16 to 37 for each request |
 ///
 /// At capacity, a new key replaces another key, which loses its state: the least limited of twelve or sixteen random
-/// keys. When 100,000 keys fill an unused `Memory` of that capacity, about one process in sixty replaces a key too
-/// early. With half as many keys, hardly any process does. A key without used tokens can be replaced at no loss. So the
-/// capacity has to cover only the keys that have *used tokens at the same time*. There is no clean-up to run. An
-/// attacker who invents keys can replace other keys, so use keys that cost something to get.
+/// keys. A key without used tokens can be replaced at no loss. So the capacity has to cover only the keys that have
+/// *used tokens at the same time*. If these keys are as many as the capacity, about one new key in 3,000 replaces one
+/// of them. If they are half as many, hardly any new key does. There is no clean-up to run. An attacker who invents
+/// keys can replace other keys, so use keys that cost something to get.
 ///
 /// # Errors
 ///
