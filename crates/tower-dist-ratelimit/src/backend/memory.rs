@@ -181,6 +181,7 @@ impl Memory {
     fn target<'a>(&'a self, charge: &'a Charge<'_>) -> Result<Target<'a>, BackendError> {
         let table = self.table(charge)?;
         let key = self.context.hash(charge.key);
+        table.store.prefetch(key);
         let salt = charge.policy.number() as usize;
         Ok(Target {
             store: &*table.store,

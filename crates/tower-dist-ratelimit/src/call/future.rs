@@ -119,11 +119,6 @@ where
 
 impl<S: Service<Req>, Req> fmt::Debug for CallFuture<S, Req> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.state {
-            State::Calling(_) => "CallFuture(calling)",
-            State::Delayed(_) => "CallFuture(delayed)",
-            State::Deciding(_) => "CallFuture(deciding)",
-            State::RateLimited(_) => "CallFuture(rejected)",
-        })
+        f.debug_struct("CallFuture").finish_non_exhaustive()
     }
 }

@@ -125,11 +125,14 @@ impl Breaker {
 
     /// Records that the request was decided without the backend.
     pub(super) fn release(&self, permit: Permit, now: Duration) {
-        self.change(|state| {
-            if permit == Permit::Probe(state.probe) {
-                state.circuit = state.circuit.probe_spared(now);
-            }
-        });
+        // A request that is no probe has nothing to release, and takes no lock.
+        if let Permit::Probe(number) = permit {
+            self.change(|state| {
+                if number == state.probe {
+                    state.circuit = state.circuit.probe_spared(now);
+                }
+            });
+        }
     }
 
     /// Returns the time until the next probe, or `None` while the circuit is closed.

@@ -33,9 +33,7 @@ impl Default for KeySink {
 
 impl fmt::Debug for KeySink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeySink")
-            .field("len", &self.bytes().len())
-            .finish_non_exhaustive()
+        f.debug_struct("KeySink").finish_non_exhaustive()
     }
 }
 

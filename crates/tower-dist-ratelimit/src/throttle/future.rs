@@ -161,11 +161,6 @@ where
 
 impl<S: Service<Req>, Req> fmt::Debug for ThrottleFuture<S, Req> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.state {
-            State::Waiting { .. } => "ThrottleFuture(waiting)",
-            State::Readying { .. } => "ThrottleFuture(readying)",
-            State::Calling(_) => "ThrottleFuture(calling)",
-            State::RateLimited(_) => "ThrottleFuture(rejected)",
-        })
+        f.debug_struct("ThrottleFuture").finish_non_exhaustive()
     }
 }

@@ -136,9 +136,7 @@ impl WaitQueue {
 /// Prints no keys.
 impl fmt::Debug for WaitQueues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitQueues")
-            .field("max_waiters", &self.max_waiters)
-            .finish_non_exhaustive()
+        f.debug_struct("WaitQueues").finish_non_exhaustive()
     }
 }
 

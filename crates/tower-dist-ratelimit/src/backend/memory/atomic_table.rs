@@ -40,6 +40,10 @@ impl<A: OneNumber> AtomicTable<A> {
 }
 
 impl<A: OneNumber> Store for AtomicTable<A> {
+    fn prefetch(&self, key: Fingerprint) {
+        self.slots.prefetch(key);
+    }
+
     fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision) {
         let arithmetic = &self.arithmetic;
         let now = self.at(key, nanos);

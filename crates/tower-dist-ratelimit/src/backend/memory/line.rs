@@ -1,5 +1,6 @@
 use std::{ptr, sync::atomic::Ordering::Acquire};
 
+use prefetch_index::prefetch_index;
 #[cfg(not(all(test, tower_dist_ratelimit_loom)))]
 use zerocopy::FromZeros;
 
@@ -57,6 +58,11 @@ impl Lines {
 
     pub(super) fn len(&self) -> usize {
         self.count
+    }
+
+    /// Starts to fetch a line from memory.
+    pub(super) fn prefetch(&self, number: usize) {
+        prefetch_index(&self.words, self.first + number * (2 * WAYS));
     }
 
     #[inline]

@@ -16,6 +16,7 @@ impl SinglePolicy {
     pub(crate) fn charge(&self, key: &[u8], cost: u64, out: &mut Decision) -> bool {
         // Hashes first: a processor can hash while it waits for the key's bytes, but not while it reads the clock.
         let key = self.context.hash(key);
+        self.store.prefetch(key);
         self.store
             .charge(key, self.context.now(), &Take::own(cost), out);
         out.allowed

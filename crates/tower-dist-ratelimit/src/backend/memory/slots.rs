@@ -59,6 +59,13 @@ impl Slots {
         slots.filter(|slot| slot.value.load(Acquire) != 0).count()
     }
 
+    /// Starts to fetch the first two lines of a key from memory.
+    pub(super) fn prefetch(&self, key: Fingerprint) {
+        for number in key.places(self.lines.len()) {
+            self.lines.prefetch(number);
+        }
+    }
+
     /// Changes the value of a key whose slot is in its first line, as [`update`](Self::update) does. Returns `None` if
     /// the key has no slot there.
     #[inline(always)]

@@ -112,8 +112,6 @@ fn schedule() -> Schedule {
 
 impl<T> fmt::Debug for Reconnect<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reconnect")
-            .field("timeout", &self.timeout)
-            .finish_non_exhaustive()
+        f.debug_struct("Reconnect").finish_non_exhaustive()
     }
 }
