@@ -83,19 +83,18 @@ enum Wait {
 }
 
 fn retry_after(fields: &HeaderMap) -> Option<Wait> {
-    let value = fields.get("retry-after")?.to_str().ok()?;
+    let field = |name| fields.get(name)?.to_str().ok().map(str::trim);
+    let value = field("retry-after")?;
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
         let seconds = value.parse().unwrap_or(u64::MAX);
         return Some(Wait::Exactly(Duration::from_secs(seconds)));
     }
     let until = httpdate::parse_http_date(value).ok()?;
-    let date = fields.get("date").and_then(|date| date.to_str().ok());
-    Some(
-        match date.and_then(|date| httpdate::parse_http_date(date).ok()) {
-            Some(now) => Wait::Exactly(until.duration_since(now).unwrap_or_default()),
-            None => Wait::ByTheClock,
-        },
-    )
+    let date = field("date").and_then(|date| httpdate::parse_http_date(date).ok());
+    Some(match date {
+        Some(now) => Wait::Exactly(until.duration_since(now).unwrap_or_default()),
+        None => Wait::ByTheClock,
+    })
 }
 
 /// `None` if a line is not a list of items; then the code under test may find a hint or not.

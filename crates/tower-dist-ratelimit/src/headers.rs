@@ -94,14 +94,11 @@ pub(crate) fn state<'a>(
     text.finish()
 }
 
-/// The `X-RateLimit` headers of one policy. `most` is the maximum number of tokens that a client can use.
-pub(crate) fn x_ratelimit(most: u64, decision: &Decision) -> Box<[(HeaderName, HeaderValue)]> {
+/// Returns the numbers of one policy for the headers of [`X_RATELIMIT`]. `most` is the maximum number of tokens that a client
+/// can use.
+pub(crate) fn x_ratelimit(most: u64, decision: &Decision) -> [Option<u64>; 3] {
     let reset = wait(decision).map(whole_seconds);
-    let numbers = [Some(most), Some(decision.remaining), reset];
-    let fields = X_RATELIMIT.into_iter().zip(numbers);
-    fields
-        .filter_map(|(name, number)| Some((name, integer(number?))))
-        .collect()
+    [Some(most), Some(decision.remaining), reset]
 }
 
 /// Returns the time until the client's usage is zero again, or after a rejection the wait for the same request. `None` if that
@@ -120,7 +117,7 @@ pub(crate) fn retry_after(wait: Duration) -> HeaderValue {
 }
 
 /// A number in one allocation; `HeaderValue::from` takes three.
-fn integer(number: u64) -> HeaderValue {
+pub(crate) fn integer(number: u64) -> HeaderValue {
     let mut text = FieldText::new();
     text.number(number);
     text.finish().unwrap_or_else(|| HeaderValue::from(number))

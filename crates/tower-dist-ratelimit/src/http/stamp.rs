@@ -1,4 +1,4 @@
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 
 use super::{HttpLimits, put};
 use crate::{
@@ -10,8 +10,8 @@ use crate::{
 pub(crate) struct Stamp {
     policies: Option<HeaderValue>,
     state: HeaderValue,
-    /// The `X-RateLimit` headers of one policy. Boxed, because few layers use them and every future contains a stamp.
-    x_ratelimit: Option<Box<[(HeaderName, HeaderValue)]>>,
+    /// The numbers of the `X-RateLimit` headers. Boxed, because few layers use them and every future contains a stamp.
+    x_ratelimit: Option<Box<[Option<u64>; 3]>>,
 }
 
 impl Stamp {
@@ -23,7 +23,7 @@ impl Stamp {
         let x_ratelimit = http.answers.x_ratelimit.then(|| {
             // The policy that rejected the request, or else the policy with the fewest remaining tokens.
             let tightest = decided.tightest(|asked| !http.limits.rules[asked.rule].policy.hidden);
-            tightest.map(|(asked, one)| headers::x_ratelimit(most(http, asked, one), one))
+            tightest.map(|(asked, one)| headers::x_ratelimit(most(http, asked, one), one).into())
         });
         let x_ratelimit = x_ratelimit.flatten();
         let policies = match &http.policy_field {
@@ -49,8 +49,10 @@ impl Stamp {
         if let Some(own) = self.x_ratelimit
             && !headers::X_RATELIMIT.into_iter().any(has)
         {
-            for (name, value) in own {
-                put(fields, name, value);
+            for (name, number) in headers::X_RATELIMIT.into_iter().zip(*own) {
+                if let Some(number) = number {
+                    put(fields, name, headers::integer(number));
+                }
             }
         }
     }
