@@ -55,7 +55,7 @@ counts! {
     pub shadowed: u64,
     /// Calls that their callers dropped.
     pub cancelled: u64,
-    /// Calls that their callers dropped after the first hedge was due. In shadow mode these calls are not counted here.
+    /// Calls that their callers dropped after the first hedge was due.
     ///
     /// If this is the end of most [`late`](Self::late) calls, a timeout above the layer leaves hedges no time to win. Set
     /// a [`max_delay`](crate::HedgeLayerBuilder::max_delay) well below that timeout.

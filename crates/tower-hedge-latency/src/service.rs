@@ -105,6 +105,7 @@ where
                 hurry: false,
                 earliest: None,
                 moved: None,
+                unrecorded: false,
                 failed_after: None,
                 reason: StopReason::Fatal,
                 ended: false,

@@ -130,6 +130,25 @@ async fn a_hedge_over_a_retry_on_one_throttle_counts_each_failed_attempt_once() 
     assert_eq!(recorded(&throttle), 3);
 }
 
+/// The retry layer gives up after 45 ms. The hedge, which is the second request, succeeds after 110 ms.
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_a_retry_below_has_recorded_is_not_recorded_again_if_a_hedge_wins() {
+    let throttle = Budget::grpc_throttle(100, 0.001);
+    let hedge = HedgeLayer::builder().fixed(ms(10)).http();
+    let hedge = hedge.shared_budget(throttle.clone()).build().unwrap();
+    let retry = RetryLayer::builder().backoff(Backoff::none()).http();
+    let retry = retry.shared_budget(throttle.clone()).build().unwrap();
+    let probe = Probe::new(|n, _| match n {
+        2 => Answer::OK.after(100),
+        _ => Answer::UNAVAILABLE.after(15),
+    });
+    let record = probe.record();
+    let stack = hedge.layer(retry.layer(probe));
+    let response = stack.oneshot(get("http://a.example")).await.unwrap();
+    assert_eq!((response.status().as_u16(), record.calls()), (200, 4));
+    assert_eq!(recorded(&throttle), 3);
+}
+
 #[test]
 fn wrong_budgets_are_named_with_their_bound() {
     let builder = HedgeLayer::builder().http();

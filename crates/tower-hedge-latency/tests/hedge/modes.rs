@@ -62,6 +62,7 @@ async fn shadow_mode_counts_the_hedges_that_it_would_send() {
     let counts = handle.counts();
     assert_eq!((counts.calls, counts.late, counts.shadowed), (3, 2, 5));
     assert_eq!((counts.hedges, counts.denied), (0, 0));
+    assert_eq!((counts.cancelled, counts.cancelled_late), (1, 1));
     let shadow = |attempt| Skipped(attempt, SkipReason::Shadow);
     assert_eq!(
         log.take(),

@@ -132,11 +132,12 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
             self.skip(Attempt::hedge(hedge + 2), SkipReason::Shadow);
             hedge += 1;
         }
+        self.stage = hedge;
     }
 
     /// Records the first attempt's failure on a shared budget, because the layer above does not receive that failure.
     fn record_hidden_failure(&self) {
-        if self.failed_after.is_some() && !self.settings.deposits {
+        if self.unrecorded {
             self.budget().record_failure();
         }
     }

@@ -151,12 +151,13 @@ where
     /// Records a failure on the budget, and obeys a hint that demands a wait or forbids further attempts.
     #[cold]
     fn failed(&mut self, attempt: Attempt, verdict: Verdict, outcome: &Outcome<S, Req>) {
-        // On a shared budget, the layer above records the first attempt's failure if the call ends with that failure.
-        let is_seen_above = attempt == Attempt::PRIMARY && !self.settings.deposits;
         // A retry layer below that gave up and shares the budget has recorded the failure already.
-        let protocol = &self.protocol;
-        if !protocol.was_given_up(&mut self.context, outcome) && !is_seen_above {
-            self.budget().record_failure();
+        if !self.protocol.was_given_up(&mut self.context, outcome) {
+            // On a shared budget, the layer above records the first attempt's failure if the call ends with that failure.
+            match attempt == Attempt::PRIMARY && !self.settings.deposits {
+                true => self.unrecorded = true,
+                false => self.budget().record_failure(),
+            }
         }
         if !verdict.is_retry() {
             return;
