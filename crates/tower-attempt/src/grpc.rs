@@ -32,9 +32,9 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 /// | outcome | method declared idempotent | any other method |
 /// |---|---|---|
 /// | UNAVAILABLE or RESOURCE_EXHAUSTED with `grpc-retry-pushback-ms` | transient, throttled | the same |
-/// | proof that the server did not process the call: REFUSED_STREAM, GOAWAY, a stale pooled connection | unprocessed | unprocessed |
+/// | proof that the server did not process the call: REFUSED_STREAM, GOAWAY without an error, a stale pooled connection | unprocessed | unprocessed |
 /// | no connection could be made | not sent | not sent |
-/// | a layer of this process [rejected](crate::Rejected) the call | not sent, with its wait as the hint; fatal without a wait | the same |
+/// | a layer of this process [rejected](crate::Rejected) the call | not sent, with its wait as the hint; without a wait fatal, or for a hedge transient | the same |
 /// | UNAVAILABLE | transient | unsafe |
 /// | a connection that broke before the response | transient | unsafe |
 /// | a timeout of the attempt | timeout | unsafe |

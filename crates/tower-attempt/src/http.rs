@@ -56,10 +56,10 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// | 425, 500, 502, 503 | transient | unsafe |
 /// | other 5xx | fatal | fatal |
 /// | any other status | success | success |
-/// | proof that the server did not process the request: REFUSED_STREAM, GOAWAY, a stale pooled connection | unprocessed | unprocessed |
+/// | proof that the server did not process the request: REFUSED_STREAM, GOAWAY without an error, a stale pooled connection | unprocessed | unprocessed |
 /// | no connection could be made | not sent | not sent |
 /// | a layer of this process [rejected](crate::Rejected) the request and names a wait | not sent, with the wait as the hint | the same |
-/// | a layer of this process rejected the request without a wait, as tower's `Overloaded` and `Closed` | fatal | fatal |
+/// | a layer of this process rejected the request without a wait, as tower's `Overloaded` and `Closed` | fatal; for a hedge transient | the same |
 /// | the request's own body failed | fatal | fatal |
 /// | any other `Err` | transient | unsafe |
 /// | a timeout of the attempt | timeout | unsafe |
