@@ -56,7 +56,7 @@ impl<Req> CallLimitLayer<Req> {
 }
 
 impl<Req, M> CallLimitLayer<Req, M> {
-    /// Returns the unused tokens of [leases](crate::Consistency::Leased) before this instance shuts down. See
+    /// Gives the unused tokens of [leases](crate::Consistency::Leased) back to the backend, for a shutdown. See
     /// [`Limiter::return_leases`](crate::Limiter::return_leases).
     ///
     /// # Errors

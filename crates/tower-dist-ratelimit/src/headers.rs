@@ -31,12 +31,16 @@ pub(crate) const X_RATELIMIT: [HeaderName; 3] = [
 /// | `r` | the remaining tokens, at most `q` |
 /// | `t` | the seconds until the bucket is full again; for a rejected request, until the same request can pass |
 ///
-/// So `q / w` is the rate that a client can sustain: 5 per second with a burst of 10 are `q=10;w=2`. The headers have one member
-/// per policy. Headers of the inner service stay. Every rejection carries `Retry-After`, also without these headers.
+/// The example is a quota of 600 per minute with a burst of 100, so `r` is never above 100. `q / w` is the rate that a client can
+/// sustain: 5 per second with a burst of 10 are `q=10;w=2`.
+///
+/// The headers have one member per policy that applies and is not hidden. A response that no policy has counted has no such
+/// headers. Headers of the inner service stay. If the wait is known, a rejection has `Retry-After`, also without these headers;
+/// a gRPC rejection has its own hint.
 ///
 /// # Cost
 ///
-/// A response with these headers takes an allocation for the value and the allocations of the header map.
+/// The values take one or two allocations, and the header map its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum ResponseHeaders {

@@ -55,7 +55,7 @@ impl<R> RateLimitLayer<R> {
         self.http.limits.guard.lost_corrections()
     }
 
-    /// Returns the unused tokens of [leases](crate::Consistency::Leased) before this instance shuts down. See
+    /// Gives the unused tokens of [leases](crate::Consistency::Leased) back to the backend, for a shutdown. See
     /// [`Limiter::return_leases`](crate::Limiter::return_leases).
     ///
     /// # Errors

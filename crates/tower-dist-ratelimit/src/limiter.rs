@@ -278,7 +278,8 @@ impl Limiter {
         Timeout::new(limits.timeout, Box::pin(all)).await
     }
 
-    /// Returns the unused tokens of [leases](crate::Consistency::Leased) before this instance shuts down. Otherwise they are lost,
+    /// Gives the unused tokens of [leases](crate::Consistency::Leased) back to the backend. Without this call before shutdown they
+    /// are lost,
     /// which matters for hourly and daily quotas.
     ///
     /// A bucket gets back its unused tokens, less the number of tokens that it regains in one lease time plus the backend

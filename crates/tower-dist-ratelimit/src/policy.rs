@@ -55,7 +55,7 @@ const MAX_NAME: usize = 64;
 /// - the name is not 1 to 64 printable ASCII characters, or another policy of the limit has the same name,
 /// - a number of the quota or of the algorithm is out of range,
 /// - the quota has a burst but the algorithm does not support it,
-/// - the fixed cost is zero or exceeds the burst, or
+/// - the fixed cost is zero, or exceeds the burst (the limit, if the algorithm has no burst), or
 /// - the key has an invalid setting, so that no request can have a key.
 ///
 /// ```
@@ -188,7 +188,7 @@ impl Policy {
 
     /// Stores the time and the cost of each request, and never admits more than the limit in any window.
     ///
-    /// Use it for small limits that must hold, such as logins. The limit is at most 10,000. In
+    /// Use it for small limits that must hold, such as logins. The limit is at most 10,000, or less in some backends. In
     /// [`Memory`](crate::backend::Memory), each request in the window takes 16 to 37 bytes.
     pub fn sliding_window_log(self) -> Self {
         self.counted(Algorithm::SlidingWindowLog)
@@ -381,7 +381,7 @@ impl Policy {
     ///
     /// # Cost
     ///
-    /// One call of a boxed closure per request. The layer then formats the `RateLimit-Policy` header for each response.
+    /// One call of a boxed closure per request. The layer then formats `RateLimit-Policy` for each response with that header.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -458,8 +458,8 @@ impl Policy {
     /// | another quota, with a bucket or leaky queue | that quota |
     /// | another quota, with a window or log algorithm | its limit, with the policy's window; a log counts at most 10,000 |
     ///
-    /// Used tokens stay used when the quota changes. If the new limit is lower than the usage, requests are rejected
-    /// until enough tokens have returned. If the new limit is higher, the key gets the difference immediately. A bucket
+    /// Used tokens stay used when the quota changes. If more tokens are used than the new burst or limit, requests are
+    /// rejected until enough tokens have returned. If the new one is higher, the key gets the difference immediately. A bucket
     /// refills at the new rate from the first request with the new quota on, even if that request is rejected.
     ///
     /// # Default
@@ -488,7 +488,7 @@ impl Policy {
     /// Gives each key its own quota, like [`quota_by`](Self::quota_by), with an asynchronous look-up, such as in a database.
     ///
     /// The look-up must finish within the layer's [timeout](crate::RateLimitLayerBuilder::backend_timeout). If the look-up times
-    /// out, [`FailureMode`](crate::FailureMode) decides; over a [`Memory`](crate::backend::Memory),
+    /// out, [`FailureMode`](crate::FailureMode) decides; over a [`Memory`](crate::backend::Memory) without leases,
     /// [`Local`](crate::FailureMode::Local) means the policy's own quota. After the look-up the backend has the same time again, so a slow look-up
     /// never opens the backend's circuit. During the look-up the request occupies the ready inner service, so keep the quotas
     /// in a cache.
@@ -499,7 +499,7 @@ impl Policy {
     ///
     /// # Cost
     ///
-    /// Each request boxes the look-up and the pending decision.
+    /// Each request allocates for the look-up and for the pending decision.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota, key};

@@ -94,8 +94,8 @@ impl<R> RateLimitLayerBuilder<R> {
         self
     }
 
-    /// Also adds `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` (in seconds from now), for clients that
-    /// know no other headers.
+    /// Also adds `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` (in seconds from now) to the responses with
+    /// `RateLimit` headers, for clients that know no other headers.
     ///
     /// They describe one policy: a rejecting policy, or else the policy with the fewest remaining tokens. If the inner service has
     /// set one of them, the layer adds none.
@@ -109,7 +109,7 @@ impl<R> RateLimitLayerBuilder<R> {
     ///
     /// # Cost
     ///
-    /// Two allocations per policy, and the allocations of the request's first extension.
+    /// Two allocations per policy, one more with several policies, and those of the request's first extension.
     pub fn handle(mut self) -> Self {
         self.answers.handle = true;
         self
@@ -119,11 +119,12 @@ impl<R> RateLimitLayerBuilder<R> {
     /// without a response.
     ///
     /// Use it to refund requests that failed on the server's side, or to count only failed requests, for example failed
-    /// logins. If the service has [settled](crate::RateLimitHandle::settle) a charge, the charge is not refunded.
+    /// logins. If the service has [settled](crate::RateLimitHandle::settle) a charge, the charge is not refunded. If the caller
+    /// drops the call before its response, the charge stays.
     ///
     /// # Cost
     ///
-    /// Two allocations per policy, and one for the pending refund.
+    /// Two allocations per policy, one more with several policies, and one for the pending refund.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key};
@@ -148,7 +149,7 @@ impl<R> RateLimitLayerBuilder<R> {
 
     /// Builds rejection responses with a closure, for bodies that are not `From<Bytes>` or for another text.
     ///
-    /// The layer adds `Retry-After`, unless the response has it, and the `RateLimit` headers.
+    /// The layer adds `Retry-After` if the wait is known and the response lacks it, and the [`RateLimit` headers](Self::headers).
     ///
     /// ```
     /// use http::Response;
