@@ -278,9 +278,8 @@ impl Limiter {
         Timeout::new(limits.timeout, Box::pin(all)).await
     }
 
-    /// Gives the unused tokens of [leases](crate::Consistency::Leased) back to the backend. Without this call before shutdown they
-    /// are lost,
-    /// which matters for hourly and daily quotas.
+    /// Gives the unused tokens of [leases](crate::Consistency::Leased) back to the backend. Call it before shutdown: otherwise
+    /// they are lost, which matters for hourly and daily quotas.
     ///
     /// A bucket gets back its unused tokens, less the number of tokens that it regains in one lease time plus the backend
     /// timeout. This deduction keeps the [bound on over-admission](crate::Consistency::Leased). Windows, logs, and keys of more

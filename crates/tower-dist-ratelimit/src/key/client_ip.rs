@@ -21,7 +21,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 ///
 /// An entry that is not an address (`unknown`, an obfuscated name, garbage) ends the search. The request then
 /// counts for the trusted proxy that appended the entry. If all addresses are trusted, the leftmost one is the
-/// client. A request without a peer address is rejected with status 500, as with
+/// client. By default, a request without a peer address is rejected with status 500, as with
 /// [`peer_addr`](super::peer_addr()).
 ///
 /// ```
