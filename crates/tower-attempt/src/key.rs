@@ -1,9 +1,9 @@
 use std::fmt::Display;
 use std::hash::Hash;
 
-/// Names the class of a request. A layer keeps a table entry for each class.
+/// Finds the table entry of a request's class. The key of the entry identifies the class.
 pub trait ClassOf<Req> {
-    /// Looks up the request's class. `None` means that the request has no class.
+    /// Returns the entry of the request's class. `None` means that the request has no entry of its own.
     fn find<T: PerKey>(&self, request: &Req, table: &T) -> Option<T::Found>;
 }
 

@@ -4,8 +4,8 @@ use crate::Deadline;
 
 /// Settings of one request that replace settings of a retry layer, in the extensions of an HTTP or gRPC request.
 ///
-/// Settings that the override leaves out keep the layer's values. An override never changes which requests may be retried, the
-/// budget, or the layer's [`Mode`](https://docs.rs/tower-jitter-retry/latest/tower_jitter_retry/enum.Mode.html).
+/// Settings that the override leaves out keep the layer's values. An override never makes a request safe to resend. It never
+/// changes the budget or the layer's [`Mode`](https://docs.rs/tower-jitter-retry/latest/tower_jitter_retry/enum.Mode.html).
 ///
 /// The override applies to every retry layer that the request passes, because copies for further attempts carry the same
 /// extensions. Its `max_attempts` bounds the retry layers of one task together. A layer in another task, such as

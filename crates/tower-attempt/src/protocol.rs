@@ -39,7 +39,7 @@ pub trait Protocol: sealed::Sealed {
 /// The part of a [`Protocol`] that handles requests.
 ///
 /// A layer no longer has the request when the outcome arrives, so it keeps a [`Context`](Self::Context) of each call. The
-/// associated types depend only on the request type. So a layer's future is `Send` for any lifetime in the error type.
+/// associated types do not name the error type. So a layer's future is `Send` even if the error type contains a lifetime.
 pub trait Requests<Req>: Protocol {
     /// The facts that a layer keeps about a request in flight.
     type Context;

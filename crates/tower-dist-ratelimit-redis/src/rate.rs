@@ -45,10 +45,10 @@ impl Rate {
         })
     }
 
-    /// Returns the same rate in smaller units. They are as small as possible, such that [`MOST_USED`] is at least 1,024 times
-    /// the burst, one token, and the units that drain in `micros` microseconds.
+    /// Returns the same rate in smaller units: halved as often as [`MOST_USED`] stays at least 1,024 times the largest of the
+    /// burst, one token, and the units that drain in `micros` microseconds. A larger quota keeps its units.
     ///
-    /// A change of the quota converts the used units and rounds them. Small units lose less by this.
+    /// A change of the quota converts the used units and rounds them. Rounding loses less in small units.
     pub(super) fn finer(self, micros: u64) -> Self {
         let span = self.rate.saturating_mul(micros.max(1));
         let room = (MOST_USED >> 10) / self.burst.max(self.token).max(span);
@@ -82,7 +82,7 @@ impl Rate {
                 burst: burst * token,
             };
         }
-        // Even one unit per `MOST_USED / burst` microseconds is faster than the quota. Rounding `token` up makes the rate
+        // Even one token per `MOST_USED / burst` microseconds is faster than the quota. Rounding `token` up makes the rate
         // slower by less than one part in `token`. The burst is cut to the part that can be counted.
         let token = window.div_ceil(limit);
         Self {

@@ -102,7 +102,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(60);
 
 impl Consistency {
-    /// Leases of 100 ms: a few round trips between data centres of one region. In any second, a fleet admits at
+    /// Leases of 100 ms, for a backend whose round trip takes at most about 16 ms. In any second, a fleet admits at
     /// most the tokens that the backend admits in 1.1 s.
     #[must_use]
     pub const fn leased() -> Self {

@@ -17,8 +17,9 @@ use crate::{Decided, Rejection, backend::BackendError};
 /// different requests. An `Arc` of an observer is an observer, too, and so is a pair of observers.
 ///
 /// Each request causes exactly one of [`Allowed`](Event::Allowed), [`Rejected`](Event::Rejected),
-/// [`Shadowed`](Event::Shadowed) and [`Cancelled`](Event::Cancelled). Requests that are
-/// [exempt](crate::RateLimitLayerBuilder::exempt) and calls of [`Limiter::peek`](crate::Limiter::peek) cause none of them.
+/// [`Shadowed`](Event::Shadowed) and [`Cancelled`](Event::Cancelled). [Exempt](crate::RateLimitLayerBuilder::exempt)
+/// requests, calls of [`Limiter::peek`](crate::Limiter::peek), and checks with an invalid
+/// [quota](crate::Limiter::with_quota) cause none of them.
 ///
 /// # Cost
 ///

@@ -177,8 +177,8 @@ impl Policy {
         self.counted(Algorithm::SlidingWindowBuckets { count })
     }
 
-    /// Divides a window into `count` buckets, from 2 to 100, with one counter each. One more counter holds the bucket
-    /// before the window, which counts in full.
+    /// Divides a window into `count` buckets, from 2 to 100, with one counter each. One more counter holds the
+    /// oldest bucket, which is only partly inside a window that ends now, but counts in full.
     ///
     /// It never admits more than the limit in any window, and uses a fixed amount of memory. It sustains
     /// `count / (count + 1)` of the limit: 80 % with four buckets, 91 % with ten.

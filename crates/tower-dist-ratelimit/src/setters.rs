@@ -51,7 +51,7 @@ macro_rules! shared_setters {
         ///
         /// After a rejection, this instance rejects requests of the same key that cost at least as much, without a round trip.
         /// It does so until the backend would admit the rejected request, and for at most 1 s. The cache is exact unless
-        /// another instance refunds tokens or raises a limit within that second.
+        /// another instance refunds tokens, resets a key or raises a limit within that second.
         ///
         /// # Default
         ///

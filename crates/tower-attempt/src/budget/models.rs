@@ -112,7 +112,7 @@ fn time_returns_each_token_once() {
                 bucket.withdraw(|| clock.load(Relaxed))
             },
         );
-        // One token from the deposit and one from the clock, if the bucket had room for both.
+        // The deposit and the clock give one token each, but a token that meets a full bucket is lost.
         assert!(theirs || own);
         let at_the_end = bucket.withdraw(|| TOKEN);
         assert!(!(theirs && own && at_the_end));

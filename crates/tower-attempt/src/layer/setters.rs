@@ -212,8 +212,8 @@ macro_rules! __layer {
             #[doc = concat!("The budget that ", $extras, " draw on, and that a layer above deposits into.")]
             ///
             /// With [`grpc_throttle`](crate::Budget::grpc_throttle) this layer records the failed attempts that the layer
-            /// above does not receive, and the layer above records the outcome of the call. So a failure counts once. One
-            /// exception: of two nested retry layers, both record an error with which the inner layer gives up.
+            /// above does not receive, and the layer above records the outcome of the call. So a failure counts once. With two
+            /// nested retry layers, a failure that cannot carry a mark counts twice: an `Err`, or any failure of a generic layer.
             ///
             /// # Errors
             ///

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// The first pause before jitter, unless two timeouts are longer. A healthy backend answers in one or two milliseconds.
+/// The first pause, before jitter, unless twice the backend timeout is longer. A healthy backend answers in one or two milliseconds.
 const FIRST: Duration = Duration::from_millis(100);
 
 /// The longest pause, unless the first one is longer: a backend that recovers is probed within this time. In that time,

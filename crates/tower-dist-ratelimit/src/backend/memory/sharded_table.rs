@@ -16,7 +16,8 @@ use crate::{
 /// Maximum number of shards: more than a machine has cores, so that two requests seldom contend for a shard.
 const SHARDS: usize = 64;
 
-/// Minimum number of buckets per shard, so that keys are spread about evenly over the shards.
+/// Minimum number of buckets per shard, if there are several shards. In such large shards, the number of keys stays close to the
+/// average.
 const BUCKETS: usize = 512;
 
 /// Maximum number of keys in a bucket.
