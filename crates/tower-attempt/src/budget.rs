@@ -22,9 +22,10 @@ use crate::BuildError;
 ///
 /// # Why a budget, and not only a maximum number of attempts
 ///
-/// With three attempts per call, a backend that starts to fail receives three times its load, just when it can handle
-/// the least. A budget limits the extra load to a share of the calls. With a ratio of 0.2, a backend that fails every
-/// call receives 1.2 times its load, not 3 times.
+/// With three attempts per call, a backend that starts to fail receives up to three times its load, just when it can
+/// handle the least. A budget limits the extra load to a share of the successful calls, plus a number of attempts per
+/// second. With a ratio of 0.2 and no tokens per second, a failing backend receives in the long run at most 1.2 times
+/// its load, not 3 times.
 ///
 /// Retries without a budget can also keep a backend overloaded after it has recovered. In the `metastable` figure, a
 /// server at 90 % load stops for 10 s. It recovers 20 s later without retries, and 23 s later with the default budget.
@@ -33,14 +34,14 @@ use crate::BuildError;
 ///
 /// # How it counts
 ///
-/// The budget is a token bucket. An extra attempt takes one token. Each [deposit](Self::deposit) adds `ratio` tokens,
-/// and each second adds `per_second` tokens, up to `burst`. In any interval of length t, under any concurrency:
+/// The budget is a token bucket. An extra attempt takes one token, except an immediate retry after
+/// [`Verdict::Unprocessed`](crate::Verdict::Unprocessed). Each [deposit](Self::deposit) adds `ratio` tokens, and each
+/// second adds `per_second` tokens, up to `burst`. In any interval of length t, under any concurrency:
 ///
-/// > extra attempts ≤ `burst` + `per_second` · t + `ratio` · deposits (+ permits already held when the interval began)
+/// > spent tokens ≤ `burst` + `per_second` · t + `ratio` · deposits (+ permits already held when the interval began)
 ///
-/// A call deposits once, however many layers it passes. Give the outermost layer the budget with `.budget(b)`, which
-/// deposits and spends. Give inner layers a clone with `.shared_budget(b)`, which only spends. Extra attempts never
-/// deposit.
+/// A successful call should deposit once, however many layers it passes. So give the outermost layer the budget with
+/// `.budget(b)`, which deposits and spends. Give inner layers a clone with `.shared_budget(b)`, which only spends.
 ///
 /// Use [`Budgets`] for several destinations, and [`grpc_throttle`](Self::grpc_throttle) to count as gRPC's own clients
 /// do.
@@ -52,9 +53,9 @@ use crate::BuildError;
 ///
 /// # Cost
 ///
-/// One `AtomicU64`, no lock. A deposit into a full bucket is a relaxed load. Any other operation is a compare-and-swap,
-/// and reads the clock only if `per_second` is not 0. Clones share the tokens; a setter returns a budget with its own
-/// tokens.
+/// One `AtomicU64`, no lock. An operation is a relaxed load or a compare-and-swap, and reads the clock only if
+/// `per_second` is not 0. A deposit into a full bucket is usually only a load. Clones share the tokens; a budget
+/// changed by a setter has its own tokens.
 ///
 /// ```
 /// use tower_attempt::Budget;
@@ -105,7 +106,7 @@ impl Budget {
     /// Otherwise prefer [`ratio`](Self::ratio), because a throttle is a switch and not an allowance:
     ///
     /// - While it allows extra attempts, only the layer's own settings limit their number.
-    /// - After failures in a row of half of `max_tokens`, it rejects all extra attempts.
+    /// - After a number of failures in a row, at most half of `max_tokens` rounded up, it rejects extra attempts.
     /// - Only successful calls lift this rejection; time does not.
     ///
     /// Source: [gRFC A6], "Throttling Retry Attempts and Hedged RPCs". Its example has 10 tokens and a ratio of 0.1.
@@ -139,8 +140,8 @@ impl Budget {
 
     /// Tokens that return per second, from 0 to 10,000, in addition to the deposits.
     ///
-    /// Set it for services with few calls. This setter and the next two have no effect on
-    /// [`unlimited`](Self::unlimited) and [`grpc_throttle`](Self::grpc_throttle).
+    /// Set it for services with few calls. This setter, [`burst`](Self::burst) and [`initial`](Self::initial) have no
+    /// effect on [`unlimited`](Self::unlimited) and [`grpc_throttle`](Self::grpc_throttle).
     #[must_use]
     pub fn per_second(self, per_second: u32) -> Self {
         self.change(|settings| settings.per_second = per_second)
@@ -148,7 +149,7 @@ impl Budget {
 
     /// Maximum number of tokens, at least 1.
     ///
-    /// This is also the number of extra attempts that can be sent in a burst after a quiet time.
+    /// A full budget pays for this number of extra attempts in a burst.
     #[must_use]
     pub fn burst(self, burst: u32) -> Self {
         self.change(|settings| settings.burst = burst)
@@ -159,8 +160,8 @@ impl Budget {
     /// # Default
     ///
     /// Ten seconds of [`per_second`](Self::per_second), at least 10, and at most the burst. So a retry layer's default
-    /// budget starts with 100 tokens and a hedge layer's with 10. A budget of your own with the same settings starts
-    /// with the same number.
+    /// budget starts with 100 tokens, and the default budget of a hedge layer with a percentile starts with 10. A budget
+    /// of your own with the same settings starts with the same number.
     #[must_use]
     pub fn initial(self, initial: u32) -> Self {
         self.change(|settings| settings.initial = Some(initial))
@@ -195,9 +196,9 @@ impl Budget {
         (!settings.is_throttle).then_some(settings.ratio)
     }
 
-    /// Whether the budget can pay for `share` extra attempts per deposit in the long run.
+    /// Whether the budget may be able to pay for `share` extra attempts per deposit in the long run.
     ///
-    /// Returns `false` if the [`ratio`](Self::ratio) is below `share` and no tokens return with time.
+    /// Returns `false` only if the [`ratio`](Self::ratio) is below `share` and no tokens return with time.
     ///
     /// ```
     /// use tower_attempt::Budget;
@@ -212,7 +213,10 @@ impl Budget {
         limited.is_none_or(|limited| limited.settings.may_pay(share))
     }
 
-    /// Adds `ratio` tokens, up to the burst. A layer calls this once for each successful call.
+    /// Adds `ratio` tokens, up to the burst.
+    ///
+    /// A layer that deposits calls this once for each successful call. If the budget has a ratio, a hedge layer leaves
+    /// out the requests that must not be hedged.
     #[inline]
     pub fn deposit(&self) {
         if let Some(limited) = &self.0 {
@@ -223,7 +227,8 @@ impl Budget {
     /// Records an attempt that failed in a retryable way, or for which the server forbade a retry.
     ///
     /// Call it for every such attempt, also if no retry follows, and before the [`withdraw`](Self::withdraw) for its
-    /// retry. Only a [`grpc_throttle`](Self::grpc_throttle) counts failures.
+    /// retry. Leave out an attempt whose retry takes no token. Only a [`grpc_throttle`](Self::grpc_throttle) counts
+    /// failures.
     #[inline]
     pub fn record_failure(&self) {
         if let Some(limited) = &self.0
@@ -233,9 +238,10 @@ impl Budget {
         }
     }
 
-    /// Takes one token for an extra attempt. Returns `None` if no token remains.
+    /// Takes one token for an extra attempt. Returns `None` if less than one token remains, or if a throttle rejects
+    /// extra attempts.
     ///
-    /// A throttle's permit holds no token.
+    /// The permit of a throttle or of an unlimited budget holds no token.
     #[must_use = "an unspent permit gives its token back when dropped"]
     pub fn withdraw(&self) -> Option<Permit> {
         let Some(limited) = &self.0 else {
@@ -252,7 +258,8 @@ impl Budget {
 
     /// Returns the number of extra attempts that the budget allows now, which is its number of whole tokens.
     ///
-    /// Returns `u32::MAX` for [`unlimited`](Self::unlimited) and for a throttle that allows extra attempts.
+    /// Returns `u32::MAX` for [`unlimited`](Self::unlimited) and for a throttle that allows extra attempts, and 0 for a
+    /// throttle that rejects them.
     ///
     /// No token is reserved, so a concurrent call may take the tokens first.
     ///

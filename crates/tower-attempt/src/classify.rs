@@ -143,7 +143,7 @@ pub trait Classify<Req, Res, E>: RequestRule<Req> {
         outcome: &Result<Res, E>,
     ) -> Verdict;
 
-    /// Classifies an attempt that exceeded the layer's timeout. If no retry follows, the caller receives `answer`.
+    /// Classifies an attempt that exceeded the layer's timeout. If no retry is scheduled, the caller receives `answer`.
     ///
     /// # Default
     ///
@@ -159,6 +159,9 @@ pub trait Classify<Req, Res, E>: RequestRule<Req> {
 
     /// Returns the delay after this outcome, before the retry with the number `retry`, counted from 1.
     ///
+    /// A minimum delay that the verdict names remains a lower bound. An immediate retry after [`Verdict::Unprocessed`]
+    /// has no number. After a [`Hint::Exactly`], the numbers start from 1 again.
+    ///
     /// # Default
     ///
     /// `None`: the layer's backoff.
@@ -167,7 +170,8 @@ pub trait Classify<Req, Res, E>: RequestRule<Req> {
     }
 }
 
-/// Classifies every `Err` as transient, and retries every attempt that timed out. Never retries an `Ok`.
+/// Classifies every `Err` as transient, every `Ok` of the service as a success, and every timeout of an attempt as a
+/// timeout. Every request may be resent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EveryError;
 
@@ -209,7 +213,8 @@ where
     }
 }
 
-/// Retries the outcomes for which a closure returns `true`. Every request may be resent.
+/// Classifies the outcomes for which a closure returns `true` as transient. Of the other outcomes, an `Ok` is a success
+/// and an `Err` is fatal. Every request may be resent.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryIf<F>(pub F);
 

@@ -18,15 +18,16 @@ pub enum Mode {
     /// Sends retries or hedges.
     #[default]
     On,
-    /// Sends no extra attempt and changes no call, but counts and reports the extra attempts that the layer would send.
-    /// Requests are not copied, so the layer cannot tell whether a body is too long to resend.
+    /// Sends no extra attempt and changes no request, but counts and reports the extra attempts that the layer would
+    /// send. Requests are not copied, so the layer cannot tell whether a body is too long to resend.
     ///
-    /// A retry layer takes a token from its budget for each retry that it counts, so give the layer a budget of its own. A
-    /// hedge layer uses neither its budget nor the readiness of the service. It keeps learning latencies.
+    /// A retry layer counts at most one retry per call. It takes tokens from its budget for these retries, so give the
+    /// layer a budget of its own. A retry layer's time limits hold. A hedge layer checks neither its budget nor the
+    /// readiness of the service. It keeps learning latencies.
     Shadow,
-    /// Sends no extra attempt, copies nothing, changes nothing and learns nothing.
+    /// Sends no extra attempt, copies and changes no request, and learns nothing.
     ///
-    /// A retry layer keeps depositing into its budget, for the layers that share it. A hedge layer does so only into a
-    /// [`grpc_throttle`](crate::Budget::grpc_throttle).
+    /// A retry layer keeps depositing into its budget, for the layers that share it. The time limits of a retry layer
+    /// hold. A hedge layer deposits only into a [`grpc_throttle`](crate::Budget::grpc_throttle).
     Off,
 }

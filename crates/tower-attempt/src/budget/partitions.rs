@@ -23,23 +23,25 @@ const PER_SHARD: usize = 8;
 ///
 /// # How it counts
 ///
-/// Each key has its own budget, called a partition, with the settings and the initial tokens of the template. The number
-/// of partitions is limited by [`capacity`](Self::capacity). Keys without a partition share one more budget. So all keys
-/// together never get more than `capacity + 1` budgets, however many keys come and go.
+/// A key's own budget is called a partition, and has the settings and the initial tokens of the template. The number of
+/// partitions is limited by [`capacity`](Self::capacity). Keys without a partition share one more budget. So all keys
+/// together never have more than `capacity + 1` budgets, however many keys come and go.
 ///
-/// If the table is full, a new key evicts partitions that no call is using (no clone or permit exists), and that meet one
-/// of these conditions:
+/// If the table is full, a new key searches a small part of the table. It evicts the partitions there that no call is
+/// using (no clone or permit exists), and that meet one of these conditions:
 ///
 /// - The partition is full, or in its initial state. If [`Budget::initial`] is below the burst, an evicted destination
 ///   starts with its initial tokens again and loses the tokens that it had saved.
-/// - No call took, returned or deposited a token for 90 s. A destination that returns later starts with the initial
+/// - No call was seen to change its tokens for 90 s. A destination that returns later starts with the initial
 ///   tokens, so all keys together get at most `capacity` times the initial tokens more per 90 s. Without this condition
 ///   a destination that has gone away could keep its partition forever: with `per_second(0)`, and in a
 ///   [throttle](Budget::grpc_throttle), a partition refills only through calls.
 ///
-/// The table stores the 64-bit SipHash of a key with a random seed, and not the key. Hostile keys cost no memory and
-/// cannot be made to collide. Two keys with the same hash share a partition; among 256 keys that happens once in 10¹⁴
-/// processes.
+/// If a new key evicts no partition, it uses the shared budget.
+///
+/// The table stores the 64-bit SipHash of a key with a random seed, and not the key. So hostile keys take at most the
+/// memory of the capacity, and an attacker cannot make keys collide. Two keys with the same hash share a partition;
+/// among 256 keys that happens in less than one of 10¹⁴ processes.
 ///
 /// With [`Budget::unlimited`] as the template, every key has an unlimited budget, and there are no partitions.
 ///
@@ -49,11 +51,11 @@ const PER_SHARD: usize = 8;
 ///
 /// # Cost
 ///
-/// For a key with a partition: a SipHash of the key, a load of an `arc_swap`, a search of about eight hashes, and the
-/// clone of an `Arc`. No lock is taken, unless one of these eight partitions is being added or evicted.
+/// For a key with a partition: a SipHash of the key, a load of an `arc_swap`, a search of up to about eight hashes, and
+/// the clone of an `Arc`. No lock is taken, unless another thread is changing this part of the table.
 ///
-/// For any other key: a short lock. It searches about eight partitions if the table is full, and allocates if there is
-/// room.
+/// For any other key: a short lock. It searches about eight partitions if the table is full, and allocates if it adds a
+/// partition.
 ///
 /// A partition in use takes about 170 bytes. Clones share the partitions; a setter returns a table of its own.
 ///
@@ -113,7 +115,7 @@ impl Budgets {
     /// Maximum number of partitions, from 1 to 1,048,576. The budget that the remaining keys share is not counted.
     ///
     /// Set the capacity above the number of destinations. If more destinations are in use, calls evict each other's
-    /// partitions. Each eviction costs a lock and an allocation.
+    /// partitions or share one budget. Each eviction costs a lock and an allocation.
     ///
     /// # Default
     ///
@@ -143,7 +145,7 @@ impl Budgets {
         &self.0.template
     }
 
-    /// Returns the budget of `key`.
+    /// Returns the budget of `key`: its partition, or the budget that keys without a partition share.
     ///
     /// Call this for each call, and do not keep the budget longer: its partition cannot be evicted while it exists.
     #[must_use]

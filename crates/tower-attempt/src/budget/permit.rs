@@ -6,8 +6,8 @@ use super::limited::Limited;
 /// A token taken from a [`Budget`](crate::Budget). When dropped it returns to the budget, unless it was
 /// [spent](Self::spend).
 ///
-/// A permit is owned and may be kept across an `await`. A call that panics, or that is cancelled while it waits for its
-/// extra attempt, takes nothing from the budget.
+/// A permit is owned and may be kept across an `await`. If a call panics or is cancelled before it spends its permit,
+/// it takes nothing from the budget.
 #[must_use = "an unspent permit gives its token back when dropped"]
 pub struct Permit(pub(super) Option<Arc<Limited>>);
 

@@ -4,37 +4,38 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// A success: the caller receives the outcome, and the call deposits into the budget.
+    /// A success: the caller receives the outcome, and the call may deposit into the budget.
     Success,
-    /// A failure that a retry would not change.
+    /// A failure that a retry would not change, or that must not be retried.
     Fatal,
     /// A retryable failure.
     Retry {
         /// The kind of failure.
         reason: RetryReason,
-        /// The server's hint about a retry.
+        /// A hint about a retry, usually from the server.
         hint: Option<Hint>,
     },
     /// A retryable failure of a request that is not safe to resend. The protocols HTTP and gRPC return this verdict in
-    /// place of [`Retry`](Self::Retry).
+    /// place of [`Retry`](Self::Retry) or [`Unprocessed`](Self::Unprocessed).
     Unsafe,
     /// A failure with proof that the server did not process the request, so that any request is safe to resend.
     ///
-    /// The first retry of a call after this verdict is sent immediately and takes no token from the budget. Use this
-    /// verdict for failures that another connection probably avoids. If the next attempt may fail the same way, use
-    /// [`not_sent`](Self::not_sent).
+    /// In a retry layer, the first retry of a call after this verdict is sent immediately and takes no token from the
+    /// budget. Use this verdict for failures that another connection probably avoids. If the next attempt may fail the
+    /// same way, use [`not_sent`](Self::not_sent). Over HTTP and gRPC, only the standard rules find such proof: a
+    /// user's rule cannot claim it.
     Unprocessed,
 }
 
-/// A server's hint about a retry.
+/// A hint about a retry, usually from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hint {
-    /// Minimum delay, from HTTP's `Retry-After` or a local rejection. It is a floor for the backoff.
+    /// Minimum delay, such as from HTTP's `Retry-After` or a local rejection. It is a floor for the backoff.
     AtLeast(Duration),
-    /// Exact delay, from gRPC's pushback. It replaces the backoff, which then restarts.
+    /// Exact delay, such as from gRPC's pushback. It replaces the backoff, which then restarts.
     Exactly(Duration),
-    /// No retry at all, from a negative pushback of gRPC.
+    /// No retry at all, such as from a negative or malformed pushback of gRPC.
     Never,
 }
 
@@ -44,9 +45,9 @@ pub enum Hint {
 pub enum RetryReason {
     /// A fault that is expected to pass.
     Transient,
-    /// The server rejects excess load. The backoff starts from a longer base.
+    /// The server rejects excess load. An exponential backoff usually starts from a longer base.
     Throttled,
-    /// The response did not arrive in time.
+    /// A timeout of the attempt expired, or the server reports a timeout.
     Timeout,
     /// The request was not sent: no connection could be made, or a layer of this process [rejected](crate::Rejected)
     /// it.
@@ -69,7 +70,7 @@ impl Verdict {
         Self::retry(RetryReason::Throttled)
     }
 
-    /// A response that did not arrive in time.
+    /// A timeout, without a hint.
     #[must_use]
     pub const fn timeout() -> Self {
         Self::retry(RetryReason::Timeout)
@@ -85,7 +86,8 @@ impl Verdict {
         Self::Retry { reason, hint: None }
     }
 
-    /// Adds a minimum delay to a retry. Any other verdict stays the same.
+    /// Sets the minimum delay of a [`Retry`](Self::Retry), in place of an earlier hint. Any other verdict stays the
+    /// same.
     ///
     /// ```
     /// use std::time::Duration;
@@ -100,7 +102,7 @@ impl Verdict {
         self.hinted(Hint::AtLeast(floor))
     }
 
-    /// Adds the server's hint to a retry. Any other verdict stays the same.
+    /// Sets the hint of a [`Retry`](Self::Retry), in place of an earlier hint. Any other verdict stays the same.
     #[must_use]
     pub const fn hinted(self, hint: Hint) -> Self {
         match self {
@@ -137,7 +139,8 @@ impl Verdict {
         }
     }
 
-    /// Whether the outcome is a failure that [`Budget::record_failure`](crate::Budget::record_failure) counts.
+    /// Whether the outcome is a retryable failure, even if a resend is not safe: see
+    /// [`Budget::record_failure`](crate::Budget::record_failure).
     #[must_use]
     pub const fn is_failure(&self) -> bool {
         self.is_retry() || matches!(self, Self::Unsafe)
@@ -152,7 +155,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the verdict is a retry.
+    /// Whether the verdict is [`Retry`](Self::Retry) or [`Unprocessed`](Self::Unprocessed).
     #[must_use]
     pub const fn is_retry(&self) -> bool {
         matches!(self, Self::Retry { .. } | Self::Unprocessed)

@@ -33,7 +33,7 @@ impl<T> OneOf<T> {
     ///
     /// # Errors
     ///
-    /// Returns an error that names the two setters.
+    /// Returns an error that names two of the setters.
     pub fn validate(&self) -> Result<(), BuildError> {
         match (&self.given, self.other) {
             (Some((setter, _)), Some(other)) => Err(BuildError::besides(setter, other)),

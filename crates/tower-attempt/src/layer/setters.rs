@@ -89,7 +89,8 @@ macro_rules! __layer {
             }
 
             /// Returns a clone of the layer's budget, which shares its tokens. With
-            #[doc = concat!("[`budget_by`](", stringify!($builder), "::budget_by) it is the budget of requests without a key.")]
+            #[doc = concat!("[`budget_by`](", stringify!($builder), "::budget_by) or `shared_budget_by` it is the budget of")]
+            /// requests without a key.
             #[must_use]
             pub fn budget(&self) -> $crate::Budget {
                 let settings = self.0.load();
@@ -121,11 +122,12 @@ macro_rules! __layer {
                 self.change(|given| given.common.pool.set("budget", pool))
             }
 
-            /// Applies every setting that was given to the builder of `layer`. Other settings stay.
+            /// Applies the settings that were given to `layer`. Other settings stay.
             ///
-            /// Every service of this handle's layer follows from its next call on. Calls in flight end with the settings
-            /// that they began with. If `layer` was given a budget, both layers share it. Name, protocol, rules, observer and
-            /// budgets by key stay, and so do counts and learned latencies.
+            /// Every service of this handle's layer follows from its next call on. Calls in flight end with the
+            /// settings that they began with. If `layer` was given a single budget, both layers share it. Name, rules
+            /// and budgets by key stay, and so do counts and learned latencies. The parts of the layer's type also
+            /// stay, such as protocol and observer.
             ///
             /// # Errors
             ///
@@ -194,7 +196,8 @@ macro_rules! __layer {
             #[doc = concat!("The budget that ", $extras, " draw on, and that successful calls deposit into.")]
             ///
             /// Use it for the outermost of the layers that share this budget. Layers below take a clone of it with
-            /// [`shared_budget`](Self::shared_budget).
+            /// [`shared_budget`](Self::shared_budget). If the budget has a ratio, a hedge layer deposits only for
+            /// requests that may be hedged.
             ///
             /// # Default
             ///
@@ -202,8 +205,8 @@ macro_rules! __layer {
             ///
             /// # Errors
             ///
-            /// `build` rejects a budget that is out of its range, and a second budget with `shared_budget`, `budget_by` or
-            /// `shared_budget_by`.
+            /// `build` rejects a budget that is out of its range or cannot pay for the percentile of a hedge layer, and
+            /// a second budget with `shared_budget`, `budget_by` or `shared_budget_by`.
             pub fn budget(mut self, budget: $crate::Budget) -> Self {
                 self.0.settings.common.pool.set("budget", $crate::layer::Pool::one(budget, true));
                 self
@@ -250,13 +253,13 @@ macro_rules! __layer {
         impl<K, O, $($x),+> $builder<$crate::Generic<$crate::EveryError, K>, O, $($x),+> {
             /// Makes the outcomes retryable for which a closure returns `true`.
             ///
-            /// A retry layer sends another attempt after such an outcome. In a hedge layer, such an outcome does not win
-            /// while another attempt is in flight.
+            /// A retry layer may send another attempt after such an outcome. In a hedge layer, such an outcome does not
+            /// win while another attempt is in flight. A rejection by a layer below that names no wait is not retried.
             ///
             /// # Default
             ///
-            /// Every `Err` is retryable, and no `Ok`. A timeout is retryable. With this setting, the closure decides on the
-            /// outcome of a timeout, too.
+            /// Every `Err` is retryable, and so is a timeout. No `Ok` of the service is. With this setting, the closure
+            /// decides on the outcome of a timeout, too.
             ///
             /// ```
             #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
@@ -380,24 +383,25 @@ macro_rules! __layer {
             /// Maximum number of bytes to record of a request's streaming body, so that the request can be resent.
             /// Bodies in memory are shared and have no limit.
             ///
-            /// Once an attempt in flight has read more than the limit, the request is no longer resent. The oldest attempt
-            /// in flight continues with the body, and the other attempts are cancelled.
+            /// Once an attempt in flight has read more than the limit, the request is no longer resent. The oldest
+            /// attempt in flight continues with the body, and the other attempts are interrupted.
             ///
-            /// Each data frame counts its length, or 64 bytes if it is shorter. A record takes at most twice the limit in
-            /// memory, plus one frame while attempts overlap.
+            /// Each data frame counts its length, or 64 bytes if it is shorter. A record takes at most about twice the
+            /// limit in memory, plus one frame at most. A frame that is a slice of a larger buffer keeps this buffer.
             ///
             /// # Default
             ///
-            /// 64 KiB, as in linkerd2. Each request in flight may take up to twice as much memory.
+            /// 64 KiB, as in linkerd2. Each request in flight may take about twice as much memory.
             pub fn replay_limit(self, bytes: usize) -> Self {
                 self.rule(|settings| settings.replay_limit = Some(bytes))
             }
 
             /// Classifies outcomes with a closure, which sees the verdict of the standard rules.
             ///
-            /// The closure has the last word on the meaning of an outcome. It never makes another attempt safe: a
-            /// retryable verdict is obeyed only if the request is idempotent, if there is proof that the server did not
-            /// process it, or if the server rejected it (HTTP's 429, gRPC's pushback).
+            /// The closure's verdict replaces the standard verdict. If the closure names no wait, a server's hint
+            /// still applies, and a rejection without a wait stays fatal. The closure never makes another attempt safe:
+            /// a retryable verdict is obeyed only if the request is idempotent, if there is proof that the server did
+            /// not process it, or if the server rejected it (HTTP's 429, gRPC's pushback).
             ///
             /// A retry layer also calls the closure for attempts that timed out. In a hedge layer, a retryable outcome does
             /// not win while another attempt is in flight.
@@ -552,8 +556,8 @@ macro_rules! __layer {
                 self.rule(|settings| settings.retry_statuses = statuses.into_iter().collect())
             }
 
-            /// Generates an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) for each request that has no key
-            /// and no idempotent method. The request may then be resent like an idempotent one.
+            /// Generates an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) for each request that has no
+            /// key and no idempotent method, except CONNECT. The request may then be resent like an idempotent one.
             ///
             /// Use it only with servers that honour the key. If a server ignores the key, a resent POST may act twice. The
             /// closure returns a new key for every request, such as a random UUID. All attempts of a request have the same
@@ -601,9 +605,9 @@ macro_rules! __layer {
             /// The full names of methods that are idempotent, such as `/helloworld.Greeter/SayHello`. The leading slash is
             /// optional.
             ///
-            /// A retry layer also retries their calls after UNAVAILABLE, a broken connection or a timeout of the attempt. A
-            /// hedge layer hedges their calls and no others. [`idempotent_if`](Self::idempotent_if) declares further
-            /// methods with a closure.
+            /// A retry layer also retries their calls after UNAVAILABLE, a broken connection or a timeout of the
+            /// attempt. A hedge layer hedges only calls that are declared idempotent.
+            /// [`idempotent_if`](Self::idempotent_if) declares further methods with a closure.
             ///
             /// # Default
             ///
@@ -611,7 +615,8 @@ macro_rules! __layer {
             ///
             /// # Errors
             ///
-            /// `build` rejects an empty list. A hedge layer that declares no method at all is rejected, too.
+            /// `build` rejects an empty list. It also rejects a hedge layer with neither this setting nor
+            /// `idempotent_if`.
             ///
             /// ```
             #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
