@@ -19,15 +19,15 @@ use crate::Attempt;
 
 /// Receives events from a retry or hedge layer.
 ///
-/// The layer calls the methods on the task that polls the call, so they should return quickly. They may run
-/// concurrently for different calls. A pair of observers is an observer, and both receive each event. An `Arc` of an
-/// observer is an observer, too.
+/// The layer calls the methods on the task that makes, polls or drops the call, so they should return quickly. They may
+/// run concurrently for different calls. A pair of observers is an observer, and both receive each event. An `Arc` of
+/// an observer is an observer, too.
 ///
 /// | event | when |
 /// |---|---|
 /// | [`AttemptStarted`](Event::AttemptStarted) | the layer sends an attempt, the first one included |
 /// | [`AttemptEnded`](Event::AttemptEnded) | the attempt has an outcome, or the layer drops it; once per attempt |
-/// | [`RetryScheduled`](Event::RetryScheduled) | an attempt failed and another one follows after a delay |
+/// | [`RetryScheduled`](Event::RetryScheduled) | an attempt failed and a retry is scheduled, or would be in shadow mode |
 /// | [`HedgeSkipped`](Event::HedgeSkipped) | a hedge was due and is not sent |
 /// | [`CallEnded`](Event::CallEnded) | the call succeeded, failed or was cancelled; exactly once per call |
 ///

@@ -30,11 +30,11 @@ pub enum Event<'a> {
         /// Time since the attempt was sent.
         elapsed: Duration,
     },
-    /// Another attempt follows a failed one after a delay.
+    /// A retry is scheduled after a failed attempt, or would be in shadow mode.
     RetryScheduled {
         /// The attempt that failed.
         attempt: Attempt,
-        /// Time until the next attempt.
+        /// Delay before the retry.
         delay: Duration,
         /// Where the delay comes from.
         source: DelaySource,
@@ -52,7 +52,7 @@ pub enum Event<'a> {
     CallEnded {
         /// Why the call ended.
         reason: StopReason,
-        /// The attempt whose response the caller receives; `None` unless the call succeeded.
+        /// The attempt whose outcome the caller receives; `None` unless the call succeeded.
         winner: Option<Attempt>,
     },
 }
@@ -64,17 +64,17 @@ pub enum AttemptOutcome<'a> {
     /// The service returned a response.
     #[non_exhaustive]
     Response {
-        /// The HTTP status; `None` for other protocols.
+        /// The HTTP status, also over gRPC; `None` for other protocols.
         http_status: Option<u16>,
-        /// The gRPC status code in the response head; `None` while the body streams, and for other protocols.
+        /// The gRPC status code in the response head; `None` if the head has no such field, and for other protocols.
         grpc_status: Option<u16>,
     },
-    /// The service returned an error. `None` stands for an unboxed error of a type that no enabled feature
-    /// recognises.
+    /// The service returned an error. `None` stands for an unboxed error of a type that is neither recognised nor
+    /// [registered](crate::WrapsError::register).
     Error(Option<&'a (dyn Error + 'static)>),
-    /// The layer's attempt timeout or call deadline ended the attempt.
+    /// An attempt timeout or the call's deadline ended the attempt.
     TimedOut(Elapsed),
-    /// The attempt was dropped: another one won, or the caller dropped the call.
+    /// The attempt has no outcome for the caller: another attempt ended the call, or the caller dropped the call.
     Cancelled,
 }
 
@@ -103,7 +103,7 @@ pub struct CallInfo {
     pub attempts: u32,
     /// Number of hedges so far that were due and not sent.
     pub skipped: u32,
-    /// Sum of the delays before retries so far.
+    /// Sum of the delays before the retries that were scheduled so far.
     pub delays: Duration,
     pub(super) start: Instant,
     pub(super) request: RequestLine,
@@ -117,7 +117,7 @@ impl CallInfo {
         self.start.elapsed()
     }
 
-    /// A number that no other observed call of this process has.
+    /// A number that no other observed call of this process has. Nested layers give a call different numbers.
     #[must_use]
     pub fn id(&self) -> u64 {
         static LAST: AtomicU64 = AtomicU64::new(0);
@@ -202,7 +202,8 @@ labelled! {
         Backoff => "backoff",
         /// The user's rule, such as a closure given to `backoff_by`.
         Custom => "custom",
-        /// The server's hint, or the wait that a layer below names when it rejects a request.
+        /// A wait that the server's hint, a layer below that rejected the request, or the verdict of a user's rule
+        /// names.
         Server => "server",
         /// No delay: for the first time in this call, there is proof that the server did not process an attempt.
         Unprocessed => "unprocessed",
@@ -218,21 +219,21 @@ labelled! {
         Fatal => "fatal",
         /// No attempts remain: a retry layer sent `max_attempts`, or all attempts of a hedge layer failed.
         AttemptsExhausted => "attempts_exhausted",
-        /// There is no copy of the request: requests of its kind are never resent (such as CONNECT), or its body is
-        /// too long.
+        /// There is no copy of the request, for example because its body is too long, or because its method is CONNECT.
         NotResendable => "not_resendable",
-        /// The server forbids a further attempt, with gRPC's negative pushback.
+        /// The server forbids a further attempt, as with gRPC's negative pushback.
         RetryForbidden => "retry_forbidden",
-        /// The server demands a longer wait than the layer allows.
+        /// The server, or a layer below, demands a longer wait than the layer allows.
         RetryAfterTooLong => "retry_after_too_long",
-        /// A deadline ended the call, or the next attempt would start too late: after the request's
-        /// [deadline](crate::RetryOverride::deadline), or after the layer's `retry_until` or `deadline`.
+        /// A deadline ended the call, or the next attempt would start too late: at or after the request's
+        /// [deadline](crate::RetryOverride::deadline) or `grpc-timeout`, or the layer's `retry_until` or `deadline`.
         DeadlineExceeded => "deadline_exceeded",
-        /// The budget has no token.
+        /// The budget allows no extra attempt.
         BudgetExhausted => "budget_exhausted",
         /// The inner service failed to become ready for the next attempt.
         NotReady => "not_ready",
-        /// Another retry layer, above or below, is responsible: it retries this request or has exhausted its retries.
+        /// Another retry layer, above or below, is responsible: it retries this request, has given up on it, or has
+        /// used up the attempts.
         Nested => "nested",
         /// The layer would have retried, but is in shadow mode.
         Shadow => "shadow",
@@ -246,16 +247,16 @@ labelled! {
 labelled! {
     /// Why a hedge that was due is not sent.
     SkipReason {
-        /// The budget has no token.
+        /// The budget allows no extra attempt.
         Denied => "denied",
-        /// Hedges of this request's class rarely win (fewer than 2 % of 200), so only some of them are sent. If
+        /// Hedges of this request's class rarely win (fewer than 4 of 200), so only some of them are sent. If
         /// callers time out before hedges can win, a lower `max_delay` helps.
         HeldBack => "held_back",
         /// The hedge's service failed to become ready, or was not ready in time: the call ended, its deadline passed,
-        /// or a server's pushback forbade hedges.
+        /// or a hint of the server forbade the hedge.
         NotReady => "not_ready",
-        /// The request cannot be copied: its body is too long, or the request has `Upgrade`, or the body still
-        /// streams and its error type cannot express an interruption.
+        /// The request cannot be copied. For example, its body is too long, it has `Upgrade`, or its body still streams
+        /// and has an error type that cannot express an interruption.
         NotResendable => "not_resendable",
         /// The layer is in shadow mode.
         Shadow => "shadow",

@@ -21,11 +21,11 @@ const HEDGE: [&str; 3] = [
 /// | metric | type | labels | meaning |
 /// |---|---|---|---|
 /// | `retry_attempts_total` | counter | `name`, `kind` | attempts that a retry layer sent |
-/// | `retry_attempt_duration_seconds` | histogram | `name`, `kind`, `outcome` | time from sending an attempt to its response head or error |
+/// | `retry_attempt_duration_seconds` | histogram | `name`, `kind`, `outcome` | time from sending an attempt to its end: response head, error, timeout or cancellation |
 /// | `retry_delay_seconds` | histogram | `name`, `source` | delay before a retry |
 /// | `retry_call_duration_seconds` | histogram | `name`, `reason`, `winner` | time of a call with its retries and delays |
 /// | `hedge_attempts_total` | counter | `name`, `kind` | attempts that a hedge layer sent |
-/// | `hedge_attempt_duration_seconds` | histogram | `name`, `kind`, `outcome` | time from sending an attempt to its response head or error |
+/// | `hedge_attempt_duration_seconds` | histogram | `name`, `kind`, `outcome` | time from sending an attempt to its end: response head, error, timeout or cancellation |
 /// | `hedge_skipped_total` | counter | `name`, `reason` | hedges that were due and not sent |
 /// | `hedge_call_duration_seconds` | histogram | `name`, `reason`, `winner` | time of a call with its hedges |
 ///
@@ -47,7 +47,8 @@ const HEDGE: [&str; 3] = [
 ///
 /// # Cost
 ///
-/// Three look-ups in the recorder per call, three more per retry, two more per hedge: see [`Observer`].
+/// Three look-ups in the recorder per call, three more per retry, two more per hedge, and one per skipped hedge: see
+/// [`Observer`].
 ///
 /// ```
 /// use tower_attempt::MetricsObserver;
@@ -77,8 +78,8 @@ impl MetricsObserver {
 
     /// Labels each metric with the request's authority, such as `payments:8080`.
     ///
-    /// The recorder keeps each label value forever. Use this only if requests go to a bounded set of
-    /// destinations. The label is empty if the request's URI has no authority.
+    /// Most recorders keep each label value forever. Use this only if requests go to a bounded set of destinations. The
+    /// label is empty if the request's URI has no authority.
     #[must_use]
     pub fn with_destination(mut self) -> Self {
         self.has_destination = true;

@@ -23,11 +23,11 @@ pub trait Observe: Clone {
     ) -> Self::Record;
 }
 
-/// Sends the events of one call. A record that is dropped before [`CallEnded`](Event::CallEnded) sends this event
-/// with [`StopReason::Cancelled`].
+/// Sends the events of one call. If the record of an [`Observed`] call is dropped before
+/// [`CallEnded`](Event::CallEnded), it sends this event with [`StopReason::Cancelled`].
 pub trait Record {
-    /// Sends an event other than [`AttemptEnded`](Event::AttemptEnded). Before the end of the call, also sends the end of
-    /// each attempt in flight, as cancelled.
+    /// Sends an event other than [`AttemptEnded`](Event::AttemptEnded). Before [`CallEnded`](Event::CallEnded), also
+    /// sends the end of each attempt in flight, as cancelled.
     #[inline]
     fn send(&mut self, _: Event<'_>) {}
 

@@ -23,7 +23,7 @@ const TARGET: &str = "tower_attempt";
 /// | `gave up` | WARN | `reason`, `attempts`, `elapsed_ms`; instead of `call ended`, if a retry layer stopped although a retry could help |
 ///
 /// Each line also has `layer` (`retry` or `hedge`), `name` if the layer has one, `server.address` if the request's URI
-/// has a host, and `call`, the same number on all lines of a call.
+/// has a host, and `call`, the same number on all lines that this layer writes for a call.
 ///
 /// ```
 /// use tower_attempt::TracingObserver;
@@ -55,8 +55,8 @@ impl TracingObserver {
     /// | `otel.name` | the method, such as `GET` |
     /// | `otel.kind` | `client` |
     /// | `otel.status_code` | `ERROR` if the attempt failed, or if `error.type` is a status |
-    /// | `http.request.method`, `server.address`, `server.port` | the request's method, host and port |
-    /// | `http.request.resend_count` | the number of earlier attempts; absent on the first |
+    /// | `http.request.method`, `server.address`, `server.port` | the request's method and host, and the port if the URI has one |
+    /// | `http.request.resend_count` | the attempt's number minus 1; absent on the first |
     /// | `http.response.status_code`, `rpc.grpc.status_code` | the status in the response head |
     /// | `error.type` | the HTTP status from 400 on, the gRPC status from 1 on, `timeout`, `not_sent`, or `_OTHER` |
     /// | `layer`, `name`, `call`, `kind`, `outcome` | as in log lines; `kind` is `primary`, `retry` or `hedge` |
