@@ -38,10 +38,11 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 /// | UNAVAILABLE | transient | unsafe |
 /// | a connection that broke before the response | transient | unsafe |
 /// | a timeout of the attempt | timeout | unsafe |
+/// | the call's own body failed | fatal; for a hedge transient | the same |
 /// | any other status or error | fatal | fatal |
-/// | a response with a body | success: the call is committed | success |
+/// | OK, or a response whose status follows its body | success: the call is committed | success |
 ///
-/// Only a status in the header of a response without a body is classified. A bare HTTP status 429, 502, 503 or 504 is
+/// Only a status in the response head is classified. A bare HTTP status 429, 502, 503 or 504 is
 /// UNAVAILABLE (gRPC's HTTP mapping). Errors are recognised with the feature of the client, as listed in
 /// [`Http`](crate::Http).
 ///
@@ -52,14 +53,15 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 ///
 /// gRPC does not define which methods are idempotent. Declare them with a layer's `idempotent_methods` and
 /// `idempotent_if`, as a service config does for gRPC's own libraries. A hedge layer hedges only calls of such methods.
-/// A user's rule may change the verdict on an outcome, but never makes an unsafe resend safe. A safe resend needs an
+/// A user's rule about outcomes may change a verdict, but never makes an unsafe resend safe. A safe resend needs an
 /// idempotent method, proof that the server did not process the call, or a pushback.
 ///
 /// # Header fields
 ///
-/// Extra attempts carry `grpc-previous-rpc-attempts`, and the remaining time of a `grpc-timeout`. No extra attempt starts
-/// after that time. A `grpc-timeout` can only shorten the layer's limits. The deadline of a
-/// [`RetryOverride`](crate::RetryOverride) replaces the layer's limits.
+/// Extra attempts carry the remaining time of a `grpc-timeout`. They also carry `grpc-previous-rpc-attempts`, except a
+/// retry after attempts that the server did not process. No extra attempt is scheduled for the end of the
+/// `grpc-timeout` or later. A `grpc-timeout` can only shorten the layer's limits. The deadline of a
+/// [`RetryOverride`](crate::RetryOverride) replaces the layer's `retry_until` and `deadline`.
 #[derive(Clone, Debug, Default)]
 pub struct Grpc(Option<Arc<ProtocolSettings<Option<GrpcCode>>>>);
 
@@ -67,9 +69,9 @@ pub struct Grpc(Option<Arc<ProtocolSettings<Option<GrpcCode>>>>);
 pub type GrpcOutcome<'a> = OutcomeView<'a, Option<GrpcCode>>;
 
 impl GrpcOutcome<'_> {
-    /// Returns the status of the server, or the status that represents an error of the connection.
+    /// Returns the status of the server, or the status that represents a timeout or an error of the connection.
     ///
-    /// Returns `None` for an unknown error, and for a response whose status follows its body.
+    /// Returns `None` for any other error, and for a response whose status follows its body.
     #[must_use]
     pub fn code(&self) -> Option<GrpcCode> {
         self.code

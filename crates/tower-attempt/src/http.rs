@@ -60,32 +60,32 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// | no connection could be made | not sent | not sent |
 /// | a layer of this process [rejected](crate::Rejected) the request and names a wait | not sent, with the wait as the hint | the same |
 /// | a layer of this process rejected the request without a wait, as tower's `Overloaded` and `Closed` | fatal; for a hedge transient | the same |
-/// | the request's own body failed | fatal | fatal |
+/// | the request's own body failed | fatal; for a hedge transient | the same |
 /// | any other `Err` | transient | unsafe |
 /// | a timeout of the attempt | timeout | unsafe |
 ///
 /// # Safe to resend
 ///
 /// These requests are idempotent: GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 §9.2.2), QUERY
-/// (draft-ietf-httpbis-safe-method-w-body), any request with an `Idempotency-Key`, and the requests that a layer's
-/// `idempotent_if` declares idempotent. A 429 is retried for every method, because most servers send 429 before they
-/// process a request. CONNECT and requests with `Upgrade` are sent once.
+/// (draft-ietf-httpbis-safe-method-w-body), any request with an `Idempotency-Key` that is not empty, and the requests
+/// that a layer's `idempotent_if` declares idempotent. By default a 429 is retried for every method, because most
+/// servers send 429 before they process a request. CONNECT and requests with `Upgrade` are sent once.
 ///
-/// A user's rule may change the verdict on an outcome, but never makes an unsafe resend safe. A safe resend needs an
+/// A user's rule about outcomes may change a verdict, but never makes an unsafe resend safe. A safe resend needs an
 /// idempotent request, proof that the server did not process the request, or a 429.
 ///
 /// # Safe to hedge
 ///
 /// A hedge layer hedges safe methods (GET, HEAD, OPTIONS, TRACE, QUERY), and the requests that its `hedge_unsafe_if`
-/// allows. A PUT or DELETE is safe to resend but not safe to hedge: the second of two DELETEs returns 404 and may win,
-/// and a cancelled PUT may arrive after the caller's next PUT. A hedge is not hedged again. Layers recognise a hedge by
-/// the [`Attempt`] in its extensions, and servers by the field `x-hedge-attempt`.
+/// allows. A PUT or DELETE is safe to resend but not safe to hedge: the second of two DELETEs may return 404 and win,
+/// and a cancelled PUT may arrive after the caller's next PUT. A hedge is not hedged again. Layers and servers
+/// recognise a hedge by the field `x-hedge-attempt`, and layers also by the [`Attempt`] in its extensions.
 ///
 /// # Hints
 ///
-/// `Retry-After`, in seconds or as a date, is the hint of any response that is retried. If a 429 has no `Retry-After`, the
-/// IETF's `RateLimit` field is used instead. Malformed fields are ignored. Only the response head is classified; an error
-/// while the body streams goes to the caller.
+/// `Retry-After`, in seconds or as a date, is the hint of any response that is retried, unless a user's rule names
+/// another wait. If a 429 has no valid `Retry-After`, the IETF's `RateLimit` field is used instead. Malformed fields
+/// are ignored. Only the response head is classified; an error while the body streams goes to the caller.
 ///
 /// # Recognised errors
 ///
@@ -95,16 +95,17 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// | `hyper-util-01` | also the errors of hyper-util 0.1's client, hyper 1 and h2 0.4 |
 /// | `reqwest-013`, `tonic-014` | also the errors of reqwest 0.13, or of tonic 0.14 |
 ///
-/// An error is recognised directly, in a `Box<dyn Error + Send + Sync>`, and among the sources of a recognised error.
-/// An unknown error proves nothing: it counts as "any other `Err`", and only an idempotent request is resent. So without
-/// the client's feature, a POST that failed on a stale pooled connection is not resent.
+/// An error is recognised directly, in a `Box<dyn Error + Send + Sync>`, and among the sources of a boxed or recognised
+/// error. An unknown error proves nothing: it counts as "any other `Err`", and only an idempotent request is resent. So
+/// without the client's feature, a POST that failed on a stale pooled connection is not resent.
 ///
 /// # Redirects
 ///
 /// The layer assumes that an outcome belongs to the request that it sent. A client that follows redirects breaks this
 /// assumption, because it sends further requests. reqwest's client does so by default, and its errors do not say which
-/// request failed. So none of its errors is proof, unless the layer is built `without_redirects`. A 429 of reqwest counts
-/// only if the request was not redirected. Put the retry layer below any other service that sends requests of its own.
+/// request failed. So none of its errors is proof, unless the layer is built `without_redirects`. A 429 of reqwest
+/// makes a resend safe only if the request was not redirected. Put the retry layer below any other service that sends
+/// requests of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Http(Option<Arc<ProtocolSettings<()>>>);
 

@@ -23,9 +23,9 @@ impl<'a> RequestHead<'a> {
         self.path
     }
 
-    /// Returns the authority of the URI: the host, with the port if the URI has one.
+    /// Returns the authority of the URI: the host, with the user information and the port if the URI has them.
     ///
-    /// Returns `None` if the URI has no authority. This is so for requests that a server receives over HTTP/1, whose
+    /// Returns `None` if the URI has no authority. This is usual for requests that a server receives over HTTP/1, whose
     /// `Host` field names the host instead.
     #[must_use]
     pub fn authority(&self) -> Option<&'a str> {

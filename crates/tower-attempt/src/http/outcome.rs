@@ -39,7 +39,8 @@ impl<'a, C> OutcomeView<'a, C> {
         self.request.1.path()
     }
 
-    /// Returns the authority of the request's URI: the host, with the port if the URI has one.
+    /// Returns the authority of the request's URI: the host, with the user information and the port if the URI has
+    /// them.
     #[must_use]
     pub fn authority(&self) -> Option<&'a str> {
         self.request.1.authority().map(Authority::as_str)
@@ -57,7 +58,7 @@ impl<'a, C> OutcomeView<'a, C> {
         self.attempt
     }
 
-    /// Returns the service's error; `None` if there is a response.
+    /// Returns the error of the service or of a timeout; `None` if there is a response.
     ///
     /// Use `downcast_ref` with the service's own error type. For example, behind `tower::timeout` that type is
     /// `tower::BoxError`, and not the type of the error inside.

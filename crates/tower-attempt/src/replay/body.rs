@@ -10,18 +10,18 @@ use super::ReplayBody;
 
 /// An HTTP body that can be resent. `Default` returns the empty body.
 ///
-/// These types implement it: `Empty`, `Full`, `BoxBody` and `UnsyncBoxBody`; with features `axum::body::Body`,
-/// `tonic::body::Body` and `reqwest::Body`. A body of any other type can be wrapped in a [`ReplayBody`]. A body in
-/// memory is shared. A body that streams is recorded while it is sent: see
-/// [`ReplayableRequest`](crate::ReplayableRequest).
+/// These types implement it if their data is `Bytes`: `Empty`, `Full`, `BoxBody`, `UnsyncBoxBody` and [`ReplayBody`];
+/// with features `axum::body::Body`, `tonic::body::Body` and `reqwest::Body`. Any other body that is `Unpin` and whose
+/// data is `Bytes` can be wrapped in a [`ReplayBody`]. A body in memory is shared. A body that streams is recorded
+/// while it is sent: see [`ReplayableRequest`](crate::ReplayableRequest).
 ///
 /// An attempt that is [`Interrupted`](crate::Interrupted) in the middle of a stream receives an error of the body's own
 /// type. `BoxBody` and `UnsyncBoxBody` can express the interruption if their error is a boxed `Error + Send + Sync`, an
 /// `io::Error`, or the error of axum or tonic.
 ///
-/// Any other error type, such as hyper's, cannot express an interruption. With such a type, a stream is hedged only after
-/// the whole stream is recorded. If an attempt has failed and does not receive the remaining body, its connection stays
-/// pending, because an end of the body would make the body look complete.
+/// Any other error type, such as hyper's, cannot express an interruption. With such a type, a stream is usually hedged
+/// only after the whole stream is recorded. If an attempt has failed and does not receive the remaining body, its
+/// connection stays pending, because an end of the body would make the body look complete.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -42,12 +42,13 @@ pub trait ReplayableBody: Body<Data = Bytes> + Default {
 
     /// Returns the whole content, if it is in memory.
     ///
-    /// A type that hides its content polls the body once, if `may_poll` is true and the body knows its exact size. A body
-    /// in memory returns all of its content at the first poll.
+    /// A type that hides its content polls the body once, if `may_poll` is true and the body knows its exact size. A
+    /// body counts as in memory if it returns all of its content at the first poll.
     ///
     /// # Errors
     ///
-    /// Returns the body if not all of its content is in memory. The body's reader still receives every frame.
+    /// Returns the body unless all of its content is known to be in memory. The body's reader still receives every
+    /// frame.
     fn into_memory(self, may_poll: bool) -> Result<Bytes, ReplayBody<Self::Source>>;
 
     /// Makes a body with this content.

@@ -42,9 +42,9 @@ impl<E: Error + 'static> Error for ReplayError<E> {
 /// an older attempt receives the error. An attempt is also interrupted if the body panicked, or if the body returned a
 /// frame of an unknown kind, which cannot be copied.
 ///
-/// A layer does not report an interrupted attempt to its caller while another attempt is in flight. This error is among
-/// the sources of the errors of `axum::body::Body`, `tonic::body::Body`, `reqwest::Body` and
-/// [`ReplayBody`](crate::ReplayBody).
+/// A layer usually does not report an interrupted attempt to its caller while another attempt is in flight. After an
+/// interruption, this error is among the sources of the error of an `axum::body::Body`, `tonic::body::Body`,
+/// `reqwest::Body` or [`ReplayBody`](crate::ReplayBody).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Interrupted;

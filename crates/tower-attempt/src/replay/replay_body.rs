@@ -10,7 +10,7 @@ use super::ReplayError;
 use super::reader::{Reader, Recording};
 use super::record::Item;
 
-/// Makes a body of any type resendable, for services that accept this type.
+/// Makes a body resendable whose own type is not, for services that accept this type.
 ///
 /// Use it for bodies that cannot be copied, such as the `Incoming` of a hyper server. The frameworks' own bodies and
 /// `BoxBody` need no wrapper, so the service's body type does not change. Use a `BoxBody` if the body's error is a boxed
@@ -32,8 +32,8 @@ use super::record::Item;
 ///
 /// # Cost
 ///
-/// Nothing until a layer records the body. Then each frame takes a lock. The record and its list of frames take one
-/// allocation each, and a second reader takes three more.
+/// Nothing until a layer records the body. Then each frame takes a lock. The record takes an allocation, its list of
+/// frames a few as it grows, and a second reader about three more.
 pub struct ReplayBody<S: Body>(Inner<S>);
 
 enum Inner<S: Body> {

@@ -13,26 +13,26 @@ use crate::{Attempt, HttpRequest};
 /// An HTTP request that can be resent, with a body that is in memory or that streams.
 ///
 /// The head is cloned, and the bytes of a body in memory are shared. A body that streams is recorded frame by frame
-/// while the first attempt sends it; nothing is read ahead. A further attempt sends the recorded frames, and then reads
-/// the stream together with the attempts that are still sending it. Each attempt receives every frame, and a stalled
-/// attempt delays no other attempt. Recording stops when no further attempt can follow. Frames that every attempt has
-/// read are then freed.
+/// while the first attempt sends it. A further attempt sends the recorded frames, and then reads the stream together
+/// with the attempts that are still sending it. Unless it is interrupted, each attempt receives every frame. A stalled
+/// attempt delays no other attempt. When no further attempt can follow, frames that every attempt has read are freed.
 ///
-/// When an attempt has read more than the [limit](Self::save), the request can no longer be resent. The oldest attempt
-/// in flight continues with the body, and the others are [`Interrupted`](crate::Interrupted). If the body fails, the
-/// oldest attempt in flight receives the error, and the others are interrupted.
+/// When an attempt in flight has read more than the [limit](Self::save), the request can no longer be resent. The
+/// oldest attempt in flight continues with the body, and the others are [`Interrupted`](crate::Interrupted). If the
+/// body fails, the oldest attempt in flight receives the error, and the others are interrupted.
 ///
-/// A body that hides its content and knows its exact size is polled once, to find out whether it is in memory. It is
-/// not polled if the request has `Expect`, because the first poll must wait for the server's `100 Continue`. A request
-/// with `Upgrade` is sent once, because its connection is about to change its protocol.
+/// A body that hides its content and knows its exact size is polled once before it is sent, to find out whether it is
+/// in memory. It is not polled if the request has `Expect`, because the first poll must wait for the server's
+/// `100 Continue`. Apart from this poll, nothing is read ahead. A request with `Upgrade` is sent once, because its
+/// connection is about to change its protocol.
 ///
 /// Extra attempts carry their [`Attempt`] in the request's extensions. `reqwest::Request` keeps its extensions private,
 /// so its attempts carry none.
 ///
 /// # Cost
 ///
-/// One allocation for the list of header fields. A body that streams takes two more and the list of its frames, and
-/// each frame takes a lock.
+/// For an `http::Request`, one allocation for the list of header fields, and a clone of the extensions. A body that
+/// streams takes about two more allocations and the list of its frames, and each frame takes a lock.
 pub trait ReplayableRequest: HttpRequest + Sized {
     /// The copy from which further attempts are made.
     type Saved;
@@ -40,13 +40,13 @@ pub trait ReplayableRequest: HttpRequest + Sized {
     /// Prepares the request for its first attempt, and returns the copy for further attempts. `None` means that the request
     /// cannot be resent.
     ///
-    /// Records up to `limit` bytes of a body that streams, and one more frame if attempts overlap. A frame counts its
-    /// content, and at least 64 bytes, so a record takes at most twice the limit. With a limit of 0, a body that
-    /// streams can be resent only if none of it was sent.
+    /// Records up to `limit` bytes of a body that streams, and at most one more frame. A frame counts its content, and
+    /// at least 64 bytes, so a record takes at most about twice the limit in memory. With a limit of 0, a body that
+    /// streams can usually be resent only if none of it was read.
     fn save(&mut self, limit: usize) -> Option<Self::Saved>;
 
-    /// Makes the request of `attempt`, and keeps `saved` for later attempts. `None` means that the request can no longer be
-    /// resent.
+    /// Makes the request of `attempt`, and keeps `saved` for later attempts. `None` means that this attempt cannot be
+    /// made.
     fn again(saved: &Self::Saved, attempt: Attempt) -> Option<Self>;
 }
 
