@@ -1,7 +1,7 @@
 /// One attempt to send a request.
 ///
-/// A layer that sends an extra attempt of an HTTP request stores an `Attempt` in the request's extensions. The first
-/// attempt carries none, so the services below can tell the two apart.
+/// A layer that sends an extra attempt of an `http::Request` stores an `Attempt` in the request's extensions. The layer
+/// stores none in the first attempt, so the services below recognise extra attempts.
 ///
 /// ```
 /// use tower_attempt::{Attempt, AttemptKind};
@@ -21,9 +21,10 @@ pub struct Attempt {
 pub enum AttemptKind {
     /// The first attempt.
     Primary,
-    /// Sent after an earlier attempt had failed.
+    /// Sent by a retry layer, after an earlier attempt had failed.
     Retry,
-    /// Sent while an earlier attempt was still in flight.
+    /// Sent by a hedge layer, usually while an earlier attempt was still in flight. In a request's extensions, a retry
+    /// of a hedge is a hedge, too.
     Hedge,
 }
 
@@ -53,13 +54,14 @@ impl Attempt {
         Self::new(number, AttemptKind::Retry)
     }
 
-    /// A hedge with this number, sent while an earlier attempt was in flight. The first attempt has the number 1.
+    /// A hedge with this number. The first attempt has the number 1.
     #[must_use]
     pub const fn hedge(number: u32) -> Self {
         Self::new(number, AttemptKind::Hedge)
     }
 
-    /// Returns the number of the attempt, as counted by the layer that sent it. The first attempt has the number 1.
+    /// Returns the number of the attempt, as counted by the layer that sent it. The first attempt has the number 1. A
+    /// hedge that is skipped uses up its number.
     #[must_use]
     pub const fn number(&self) -> u32 {
         self.number

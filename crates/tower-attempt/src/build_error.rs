@@ -3,7 +3,7 @@ use std::{error, fmt};
 
 /// The error of a builder: a setting that is out of its range or contradicts another setting.
 ///
-/// The text names the setting, its value, and the range that the value must be in.
+/// The text names the setting, its value, and the condition that the value must meet.
 ///
 /// ```
 /// use tower_attempt::Budget;
@@ -41,7 +41,7 @@ impl BuildError {
         Self::new(field, format_args!("set"), format!("unset besides {other}"))
     }
 
-    /// Returns the name of the setting, which is the name of its setter.
+    /// Returns the name of the setting, such as `max_attempts` or `budget.ratio`.
     #[must_use]
     pub fn field(&self) -> &'static str {
         self.field

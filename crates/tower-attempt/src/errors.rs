@@ -19,8 +19,9 @@ type View = fn(&dyn Any) -> Option<&dyn Any>;
 
 /// An error type that wraps errors of other types without a box.
 ///
-/// The layers recognise known errors directly, in boxed errors, and among their sources. They look into an unboxed error
-/// of an unknown type only if that type is [registered](Self::register).
+/// The layers recognise known errors directly, in a `Box<dyn Error + Send>` or `Box<dyn Error + Send + Sync>`, and
+/// among the sources of these errors. They look into an unboxed error of an unknown type only if that type is
+/// [registered](Self::register).
 ///
 /// ```
 /// use std::any::Any;
@@ -46,16 +47,16 @@ type View = fn(&dyn Any) -> Option<&dyn Any>;
 /// assert!(Rejected::find(&error).is_some());
 /// ```
 pub trait WrapsError: 'static {
-    /// Returns the wrapped error: a boxed error, or an error of a known type.
+    /// Returns the wrapped error. The layers recognise it if it is boxed, of a known type, or of a registered type.
     fn wrapped(&self) -> &dyn Any;
 
-    /// Registers this type, so that all layers of the process look into its errors.
+    /// Registers this type, so that all layers of the process look into its unboxed errors.
     ///
     /// Call it before a service returns such an error.
     ///
     /// # Cost
     ///
-    /// A read lock. The first call for a type takes a write lock.
+    /// A read lock, and a write lock if the type is not registered yet.
     fn register()
     where
         Self: Sized,
@@ -122,8 +123,9 @@ fn source<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stat
 impl Rejected {
     /// Returns the first rejection among an error and its sources.
     ///
-    /// Recognises this type, and by their texts the rejections of tower's `LoadShed` and `Buffer` and of
-    /// tower-resilience's layers. Returns `None` for an unboxed error of an unknown type.
+    /// Recognises this type, and by their texts the rejections of tower's `LoadShed` and `Buffer` and of the layers of
+    /// tower-resilience 0.14. Returns `None` for an unboxed error of an unknown type that is not
+    /// [registered](crate::WrapsError::register).
     pub fn find<E: 'static>(error: &E) -> Option<Self> {
         chain(error).find_map(Self::of_one)
     }

@@ -10,12 +10,14 @@ use crate::{
 /// The protocol of services whose requests are `Clone`. A rule of type `C` classifies the outcomes, and `K` names the
 /// class of a request for a hedge layer.
 ///
-/// If the error of an attempt is a [`Rejected`], the request was not sent. If the rule would retry this error, the retry
-/// waits at least as long as the rejection and the rule's verdict name. If neither names a wait, the error is fatal.
+/// If the error of an attempt contains a [`Rejected`], the request was not sent. If the rule would retry this error,
+/// the retry waits at least as long as the rejection and the rule's verdict name. If neither names a wait, the error is
+/// fatal, or transient for a hedge.
 ///
 /// # Default
 ///
-/// [`EveryError`]: every request may be resent. Every `Err` is retried, and no `Ok`.
+/// [`EveryError`]: every request may be resent. An `Err` is transient, unless it is a rejection. An `Ok` of the
+/// service is a success.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Generic<C = EveryError, K = OneClass> {
     rule: C,
@@ -30,7 +32,8 @@ impl<C, K> Generic<C, K> {
         Generic { rule, key }
     }
 
-    /// Groups requests into classes by a closure's key. A hedge layer learns the latencies of each class separately.
+    /// Groups requests into classes by a closure's key. A hedge layer with a percentile learns the latencies of up to
+    /// 256 classes separately.
     #[must_use]
     pub fn key<F>(self, key: F) -> Generic<C, ByKey<F>> {
         let (rule, key) = (self.rule, ByKey(key));

@@ -7,12 +7,12 @@ pub trait ClassOf<Req> {
     fn find<T: PerKey>(&self, request: &Req, table: &T) -> Option<T::Found>;
 }
 
-/// A layer's table with an entry for each key.
+/// A layer's table of entries by key, limited in size.
 pub trait PerKey {
     /// The type of an entry.
     type Found;
 
-    /// Returns the entry of `key`; `None` if the table has no room for it.
+    /// Returns the entry of `key`, which may be new; `None` if the table has no room for it.
     fn of<K: Hash + Display + ?Sized>(&self, key: &K) -> Option<Self::Found>;
 }
 

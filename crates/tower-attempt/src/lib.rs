@@ -9,10 +9,10 @@
 //! |---|---|
 //! | [`Budget`] | an allowance of extra attempts that several layers share, exact under any concurrency, in one atomic word |
 //! | [`Budgets`] | a budget for each destination, limited in number |
-//! | [`Protocol`] | decides which requests are safe to resend: [`Http`], `Grpc` or [`Generic`] |
-//! | [`Classify`], [`Verdict`] | the meaning of an outcome; [`EveryError`] retries every `Err`, and your own rule classifies the outcomes of any service |
+//! | [`Protocol`] | decides which requests are safe to resend: [`Http`], `Grpc`, or [`Generic`] with a rule |
+//! | [`Classify`], [`Verdict`] | the meaning of an outcome; [`EveryError`] calls every `Err` transient, and your own rule classifies the outcomes of any service |
 //! | [`ReplayableRequest`] | copies of an HTTP request; its body is shared if it is in memory, and recorded if it streams |
-//! | [`Attempt`] | the number and kind of an attempt, in the extensions of extra attempts |
+//! | [`Attempt`] | the number and kind of an attempt, in the extensions of an `http::Request` that is an extra attempt |
 //! | [`Rejected`], [`WrapsError`] | the error of a layer below that rejected a request |
 //! | [`Observer`] | receives events from a layer |
 //! | [`RetryOverride`], [`HedgeOverride`] | settings of one request that replace a layer's |
@@ -20,8 +20,8 @@
 //!
 //! # One budget for all extra load
 //!
-//! Retries and hedges multiply: three attempts with a hedge each are six requests. If both layers draw on one budget, it
-//! limits their sum to a share of the calls:
+//! Retries and hedges multiply: three attempts with a hedge each are six requests. If both layers draw on one budget,
+//! it limits the sum of their extra attempts:
 //!
 //! ```
 //! use tower_attempt::Budget;
@@ -56,9 +56,9 @@
 //! | `tracing` | `TracingObserver` |
 //! | `metrics` | `MetricsObserver` |
 //!
-//! No feature changes the behaviour of another. The features `tonic-014` and `reqwest-013` enable HTTP/1 and HTTP/2 in
-//! hyper, because these clients need the protocols. Cargo then enables them for every crate of the build. The other
-//! features enable no protocol.
+//! The feature `tonic-014` enables HTTP/1 and HTTP/2 in hyper, and `reqwest-013` enables HTTP/1, because these clients
+//! need the protocols. Cargo then enables them for every crate of the build. The other features enable no protocol of
+//! hyper.
 //!
 //! The minimum supported Rust version is 1.88.
 #![forbid(unsafe_code)]

@@ -21,7 +21,8 @@ use crate::Deadline;
 ///
 /// # Cost
 ///
-/// A request that carries an override costs a few allocations. Any other request costs nothing.
+/// A request that carries an override costs a few allocations. Any other request costs at most a few look-ups in its
+/// extensions.
 ///
 /// ```
 /// use std::time::Duration;
@@ -56,7 +57,7 @@ impl RetryOverride {
         Self::default()
     }
 
-    /// Sends the request once, as [`max_attempts(1)`](Self::max_attempts) does. Time limits hold.
+    /// Sends no retry, as [`max_attempts(1)`](Self::max_attempts) does. Time limits hold.
     #[must_use]
     pub fn disabled() -> Self {
         Self::new().max_attempts(1)
@@ -72,20 +73,22 @@ impl RetryOverride {
     /// Time limit of each attempt, in a layer with an `attempt_timeout`, a `deadline` or an `on_timeout`. Other layers
     /// ignore this setting.
     ///
-    /// `Duration::MAX` lifts the layer's limit. With zero, an attempt times out unless it ends at its first poll.
+    /// `Duration::MAX` lifts the layer's limit. With zero, an attempt that does not end at its first poll times out
+    /// after at most about a millisecond.
     #[must_use]
     pub fn attempt_timeout(mut self, limit: Duration) -> Self {
         self.attempt_timeout = Some(limit);
         self
     }
 
-    /// The instant at which the caller stops waiting. No attempt starts then or later.
+    /// The instant at which the caller stops waiting. No retry is scheduled for this instant or later.
     ///
     /// This deadline replaces the layer's `retry_until` and `deadline`. In a layer with an `attempt_timeout`, a `deadline`
     /// or an `on_timeout` it also ends the call. [`Deadline::NEVER`] removes `retry_until` and `deadline`, but not an
     /// `attempt_timeout`. A `grpc-timeout` may end the call earlier.
     ///
-    /// Hedge layers honour this deadline, too, unless the request has a [`HedgeOverride`] with a deadline.
+    /// Over HTTP and gRPC, hedge layers honour this deadline, too, unless the request has a [`HedgeOverride`] with a
+    /// deadline.
     #[must_use]
     pub fn deadline(mut self, deadline: Deadline) -> Self {
         self.deadline = Some(deadline);
@@ -95,11 +98,12 @@ impl RetryOverride {
 
 /// Settings of one request that replace settings of a hedge layer, in the extensions of an HTTP or gRPC request.
 ///
-/// Settings that the override leaves out keep the layer's values. An override never changes which requests may be hedged, the
-/// budget, or the layer's [`Mode`](https://docs.rs/tower-hedge-latency/latest/tower_hedge_latency/enum.Mode.html).
+/// Settings that the override leaves out keep the layer's values. An override never hedges a request that must not be
+/// hedged. It changes neither the budget nor the layer's
+/// [`Mode`](https://docs.rs/tower-hedge-latency/latest/tower_hedge_latency/enum.Mode.html).
 ///
-/// The override applies to every hedge layer that the request passes. Below a retry layer it applies to the race of each
-/// attempt. A hedge is never hedged again.
+/// The override applies to every hedge layer that the request passes. Below a retry layer it applies to the race of
+/// each attempt. An HTTP or gRPC hedge is never hedged again.
 ///
 /// `reqwest::Request` keeps its extensions private, so an override cannot reach a layer over reqwest's own requests.
 /// Requests of other services have no extensions: there a rule chooses the override
@@ -111,13 +115,14 @@ impl RetryOverride {
 ///
 /// # Cost
 ///
-/// A request that carries an override costs a few allocations. Any other request costs nothing.
+/// A request that carries an override costs a few allocations. Any other request costs at most a few look-ups in its
+/// extensions.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tower_attempt::HedgeOverride;
 ///
-/// // Known to be slow: a hedge after one second instead of the learned delay.
+/// // Known to be slow: hedges after one and two seconds instead of the learned delay.
 /// let slow = HedgeOverride::new().delay(Duration::from_secs(1)).max_hedges(2);
 /// let request = http::Request::get("/report").extension(slow).body(())?;
 /// assert_eq!(request.extensions().get(), Some(&slow));
@@ -141,7 +146,8 @@ impl HedgeOverride {
         Self::default()
     }
 
-    /// Sends no hedge, as [`max_hedges(0)`](Self::max_hedges) does. The layer learns nothing from the call.
+    /// Sends no hedge, as [`max_hedges(0)`](Self::max_hedges) does. The layer learns nothing from the call, and
+    /// deposits nothing into a budget with a ratio.
     #[must_use]
     pub fn disabled() -> Self {
         Self::new().max_hedges(0)
@@ -157,8 +163,8 @@ impl HedgeOverride {
         self
     }
 
-    /// Maximum number of hedges. It may exceed the layer's maximum. A value above 100 counts as 100. A layer with `delays`
-    /// sends at most one hedge for each delay.
+    /// Maximum number of hedges. It may exceed the layer's maximum. A value above 100 counts as 100. A layer with
+    /// `delays` sends at most one hedge for each of them, unless this override has a [`delay`](Self::delay).
     #[must_use]
     pub fn max_hedges(mut self, hedges: u32) -> Self {
         self.max_hedges = Some(hedges.min(100));

@@ -13,9 +13,9 @@ pub(crate) mod sealed {
 
 /// The protocol of a layer: [`Http`](crate::Http), [`Grpc`](crate::Grpc) or [`Generic`](crate::Generic).
 ///
-/// The protocol decides which requests are safe to resend. A user's rule cannot override that decision. The protocol also
-/// copies requests. It reads and writes all data that accompany a message: server hints, deadlines, attempt numbers and
-/// the marks of nested layers.
+/// The protocol decides which requests are safe to resend. With `Generic`, a user's rule decides. The protocol also
+/// copies requests. It reads and writes the data that accompany a message, such as server hints, deadlines, attempt
+/// numbers and the marks of nested layers.
 pub trait Protocol: sealed::Sealed {
     /// Checks the settings. The layers' `build()` calls this.
     ///
@@ -30,7 +30,8 @@ pub trait Protocol: sealed::Sealed {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`validate`](Self::validate), or an error if the settings allow no request to be hedged.
+    /// Returns the errors of [`validate`](Self::validate), or an error if gRPC has no setting that declares methods
+    /// idempotent.
     fn validate_hedging(&self) -> Result<(), BuildError> {
         self.validate()
     }
@@ -38,15 +39,16 @@ pub trait Protocol: sealed::Sealed {
 
 /// The part of a [`Protocol`] that handles requests.
 ///
-/// A layer no longer has the request when the outcome arrives, so it keeps a [`Context`](Self::Context) of each call. The
-/// associated types do not name the error type. So a layer's future is `Send` even if the error type contains a lifetime.
+/// A layer no longer has the request when the outcome arrives, so it keeps a [`Context`](Self::Context) of each call.
+/// The associated types depend only on the request type. So a lifetime in the error type does not keep a layer's future
+/// from being `Send`.
 pub trait Requests<Req>: Protocol {
     /// The facts that a layer keeps about a request in flight.
     type Context;
     /// The copy from which further attempts are made.
     type Saved;
 
-    /// Changes the request before the layer does anything else with it.
+    /// Changes the request, if a setting demands it, before the layer does anything else with the request.
     fn prepare(&self, _request: &mut Req) {}
 
     /// Extracts the context from a request before the request is sent.
@@ -57,13 +59,15 @@ pub trait Requests<Req>: Protocol {
         RequestLine::default()
     }
 
-    /// Looks up the class of a request in `table`. Returns `None` unless a user's rule names classes.
+    /// Looks up the class of a request in `table`. Returns `None` if no user's rule names a class for the request, or
+    /// if the table has no room for it.
     fn class<T: PerKey>(&self, request: &Req, table: &T) -> Option<T::Found>;
 
-    /// Whether the request may be retried after any outcome. If not, the layer keeps no copy of the request.
+    /// Whether there are outcomes after which the request may be retried. If not, a retry layer keeps no copy of the
+    /// request.
     fn may_retry(&self, context: &Self::Context) -> bool;
 
-    /// Whether attempts of this request may be in flight concurrently. Called right before the request is sent.
+    /// Whether attempts of this request may be in flight concurrently. Called before the request is sent.
     fn may_hedge(&self, context: &Self::Context, request: &Req) -> bool;
 
     /// Returns this request's own settings for a retry layer.
@@ -85,7 +89,7 @@ pub trait Requests<Req>: Protocol {
     /// cannot be resent.
     fn save(&self, request: &mut Req) -> Option<Self::Saved>;
 
-    /// Makes a copy for `attempt`, while more may follow. `None` means that the request can no longer be resent.
+    /// Makes a copy for `attempt`, while more may follow. `None` means that this attempt cannot be made.
     fn again(&self, saved: &Self::Saved, attempt: Attempt) -> Option<Req>;
 
     /// Makes the copy for the last attempt.
@@ -93,8 +97,8 @@ pub trait Requests<Req>: Protocol {
         self.again(&saved, attempt)
     }
 
-    /// Marks an extra attempt right before it is sent. `previous` is the number of earlier attempts that the server may
-    /// have processed.
+    /// Marks an extra attempt right before it is sent. `previous` is the number of earlier attempts. A retry layer
+    /// leaves out the attempts that the server did not process.
     fn mark(
         &self,
         _context: &mut Self::Context,
@@ -104,7 +108,8 @@ pub trait Requests<Req>: Protocol {
     ) {
     }
 
-    /// Whether this request is an extra attempt of a retry layer above. Retries of both layers would multiply.
+    /// Whether a mark shows that this request is an extra attempt of a retry layer above. Retries of both layers would
+    /// multiply.
     fn is_retried_above(&self, _context: &Self::Context) -> bool {
         false
     }
@@ -112,7 +117,8 @@ pub trait Requests<Req>: Protocol {
 
 /// The part of a [`Protocol`] that handles outcomes.
 pub trait Outcomes<Req, Res, E>: Requests<Req> {
-    /// Classifies an outcome. A verdict that [is a retry](Verdict::is_retry) also means that a resend is safe.
+    /// Classifies an outcome. A verdict that [is a retry](Verdict::is_retry) also means that a resend is safe, unless
+    /// its hint is [`Never`](crate::Hint::Never).
     fn classify(
         &self,
         context: &Self::Context,
@@ -123,7 +129,7 @@ pub trait Outcomes<Req, Res, E>: Requests<Req> {
     /// Returns the facts of an outcome that events carry.
     fn describe<'a>(&self, outcome: &'a Result<Res, E>) -> AttemptOutcome<'a>;
 
-    /// Classifies an attempt that exceeded the layer's timeout. If no retry follows, the caller receives `answer`.
+    /// Classifies an attempt that exceeded the layer's timeout. If no retry is scheduled, the caller receives `answer`.
     fn timed_out(
         &self,
         context: &Self::Context,
@@ -141,13 +147,13 @@ pub trait Outcomes<Req, Res, E>: Requests<Req> {
         outcome: &Result<Res, E>,
     ) -> Option<Duration>;
 
-    /// Whether a layer below has exhausted its retries of this request. A layer calls this method after each failure,
-    /// before it [marks](Requests::mark) another attempt.
+    /// Whether a mark shows that a layer below has given up on this request. A layer calls this method after a
+    /// retryable failure, before it [marks](Requests::mark) another attempt.
     fn was_given_up(&self, _context: &mut Self::Context, _outcome: &Result<Res, E>) -> bool {
         false
     }
 
-    /// Marks this failure, so that layers above do not retry it.
+    /// Marks this failure, if the protocol has a place for a mark, so that layers above do not retry it.
     fn give_up(&self, _context: &Self::Context, _outcome: &mut Result<Res, E>) {}
 
     /// Attaches `info` to a response in its extensions, if the protocol is HTTP or gRPC.

@@ -30,12 +30,12 @@ const TEXTS: [&str; 15] = [
 
 /// The error of a layer of this process that rejected a request, so that the request was not sent.
 ///
-/// A retry layer above waits for `retry_after` and then resends the request, even if it is not idempotent. Without
-/// `retry_after` it returns the rejection to the caller, unless the verdict of a user's rule names a wait: see
-/// [`Verdict::after`].
+/// A retry layer above waits at least `retry_after` before it resends the request, and may resend a request that is not
+/// idempotent. Without `retry_after` it returns the rejection to the caller, unless the verdict of a user's rule names
+/// a wait: see [`Verdict::after`].
 ///
-/// A layer that rejects requests returns this error as the [`source`](Error::source) of its own error. An error type that
-/// is not boxed must implement [`WrapsError`](crate::WrapsError).
+/// A layer that rejects requests returns this error itself, or as the [`source`](Error::source) of its own error. An
+/// error type of its own that is not boxed must implement [`WrapsError`](crate::WrapsError) and be registered.
 ///
 /// ```
 /// use std::time::Duration;
@@ -58,7 +58,7 @@ impl Rejected {
         Self { retry_after }
     }
 
-    /// Returns the time until the layer may accept the request.
+    /// Returns the time until the layer may accept the request; `None` if the rejection names none.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         self.retry_after

@@ -14,13 +14,14 @@ use crate::Generic;
 /// | `reqwest::Error` | a 504 with an empty body |
 /// | `tonic::Status` | an `Err`, DEADLINE_EXCEEDED |
 ///
-/// With the protocol gRPC, a layer works with any error type, and returns a response with DEADLINE_EXCEEDED.
+/// With the protocol gRPC, a layer works with any error type, and returns a response with DEADLINE_EXCEEDED. The body
+/// type of a response that this crate creates must implement `Default`.
 ///
 /// # Errors
 ///
-/// With any other error type, a layer with timeouts does not implement `Service`. `axum::Router::layer` and functions
-/// that take a `Service` then explain the missing trait; a plain `service.call(..)` is only reported as not found. Give
-/// the layer an `on_timeout` closure, or implement this trait:
+/// With an error type that does not implement this trait, a layer with timeouts does not implement `Service`.
+/// `axum::Router::layer` and functions that take a `Service` then explain the missing trait; a plain `service.call(..)`
+/// is only reported as not found. Give the layer an `on_timeout` closure, or implement this trait:
 ///
 /// ```
 /// use std::time::Duration;
