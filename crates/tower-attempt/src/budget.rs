@@ -160,8 +160,8 @@ impl Budget {
     /// # Default
     ///
     /// Ten seconds of [`per_second`](Self::per_second), at least 10, and at most the burst. So a retry layer's default
-    /// budget starts with 100 tokens, and the default budget of a hedge layer with a percentile starts with 10. A budget
-    /// of your own with the same settings starts with the same number.
+    /// budget starts with 100 tokens, and the default budget of a hedge layer with a percentile starts with 10. A
+    /// budget of your own with the same settings starts with the same number.
     #[must_use]
     pub fn initial(self, initial: u32) -> Self {
         self.change(|settings| settings.initial = Some(initial))
