@@ -35,6 +35,7 @@ async fn a_cluster() {
     moving::a_slot_migrated_under_load_loses_no_decision(&cluster, &redis).await;
     moving::keys_of_which_some_have_moved_are_decided_on_one_by_one(&cluster, &redis).await;
     moving::a_redirect_without_a_host_means_the_host_of_the_node_that_answered(&cluster).await;
+    moving::a_slot_without_an_owner_is_an_error_that_says_so(&cluster).await;
     it_conforms(&redis).await;
     failing::while_a_primary_is_frozen_the_others_decide_on_what_is_theirs(&cluster, &redis).await;
     failing::a_primary_that_dies_is_replaced(&mut cluster, &redis).await;

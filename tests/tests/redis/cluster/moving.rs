@@ -182,6 +182,44 @@ pub(super) async fn a_redirect_without_a_host_means_the_host_of_the_node_that_an
     tokio::task::block_in_place(|| tell("ip"));
 }
 
+/// Each of two nodes takes the other one for the owner of a slot. Then no node has the slot.
+pub(super) async fn a_slot_without_an_owner_is_an_error_that_says_so(cluster: &Cluster) {
+    let policy = Policy::new("lost", Quota::per_hour(10)).fixed_window_from_first_request();
+    let set = |redis: &Redis| Set::new(redis, &[policy.clone().colocate("lost")]);
+    let lost = set(&connect(&cluster.url()).await);
+    assert_eq!(lost.one("k").await.unwrap().remaining, 9);
+    let mut keys = keys(cluster).into_iter();
+    let key = keys.find(|key| key.contains(":lost")).unwrap();
+    let slot = cluster.slot(&key);
+    let first = cluster.owner(slot);
+    let (owner, other) = (&cluster.nodes()[first], &cluster.nodes()[(first + 1) % 3]);
+    let slot = slot.to_string();
+    let id = other.call(&["CLUSTER", "MYID"]).text();
+    owner.call(&["DEL", &key]);
+    owner.call(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]);
+    let error = lost.one("k").await.unwrap_err().to_string();
+    assert!(error.ends_with("the slot does not stop moving"), "{error}");
+
+    for node in cluster.nodes() {
+        node.call(&["CLUSTER", "DELSLOTS", &slot]);
+    }
+    let lost = set(&connect(&cluster.url()).await);
+    let error = lost.one("k").await.unwrap_err().to_string();
+    assert!(
+        error.ends_with(&format!("no node has slot {slot}")),
+        "{error}"
+    );
+
+    owner.call(&["CLUSTER", "ADDSLOTS", &slot]);
+    for _ in 0..600 {
+        match lost.one("k").await {
+            Ok(decision) => return assert_eq!(decision.remaining, 9),
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+    panic!("the slot has an owner again");
+}
+
 fn remaining(verdict: &JointDecision) -> Vec<u64> {
     verdict.decisions.iter().map(|one| one.remaining).collect()
 }
