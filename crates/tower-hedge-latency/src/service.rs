@@ -41,7 +41,10 @@ where
     fn call(&mut self, mut request: Req) -> Self::Future {
         let settings = self.parts.settings.load();
         let protocol = self.parts.protocol.clone();
-        protocol.prepare(&mut request);
+        let mode = settings.config.common.mode();
+        if mode == Mode::On {
+            protocol.prepare(&mut request);
+        }
         let context = protocol.context(&request);
         let own = protocol.hedge_override(&context);
         let overridden = own.as_ref().map(|own| settings.overridden(own));
@@ -49,7 +52,6 @@ where
         let deadline = own.and_then(|own| own.deadline);
         let expiry = protocol.expiry(&context);
         let deadline = deadline.unwrap_or(Deadline::NEVER).or_earlier(expiry);
-        let mode = settings.config.common.mode();
         let mut watched = mode != Mode::Off && protocol.may_hedge(&context, &request);
         let (mut start, mut class, mut learned) = (settings.latencies.epoch, None, None);
         if watched {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
-use tower_hedge_latency::{HedgeLayer, HedgeLayerBuilder, Http};
+use tower_hedge_latency::{HedgeLayer, HedgeLayerBuilder, Http, Mode};
 
 use crate::support::*;
 
@@ -84,4 +84,21 @@ fn grpc_without_idempotent_methods_is_an_error() {
     assert_eq!(error.to_string(), expected);
     let all = HedgeLayer::builder().grpc().idempotent_if(|_| true);
     assert!(all.build().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn shadow_and_off_do_not_change_requests() {
+    for (mode, has_key) in [(Mode::On, true), (Mode::Shadow, false), (Mode::Off, false)] {
+        let layer = http()
+            .mode(mode)
+            .generate_idempotency_key(|| HeaderValue::from_static("key"));
+        let service = layer.build().unwrap().layer(service_fn(async |request| {
+            let request: Request<Full<Bytes>> = request;
+            let has_key = request.headers().contains_key("idempotency-key");
+            Ok::<_, Infallible>(Response::new(has_key))
+        }));
+        let post = Request::post("/").body(Full::default()).unwrap();
+        let Ok(response) = service.oneshot(post).await;
+        assert_eq!(*response.body(), has_key, "{mode:?}");
+    }
 }
