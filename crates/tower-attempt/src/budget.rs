@@ -27,10 +27,10 @@ use crate::BuildError;
 /// second. With a ratio of 0.2 and no tokens per second, a failing backend receives in the long run at most 1.2 times
 /// its load, not 3 times.
 ///
-/// Retries without a budget can also keep a backend overloaded after it has recovered. In the `metastable` figure, a
-/// server at 90 % load stops for 10 s. It recovers 20 s later without retries, and 23 s later with the default budget.
-/// With three attempts and no budget it never recovers: 2,700 attempts per second keep it busy with requests that have
-/// timed out.
+/// Retries without a budget can also keep a backend overloaded after it has recovered. In the
+/// `metastable` simulation of `examples/figures`, a server at 90 % load stops for 10 s. After this outage it recovers
+/// within 20 s without retries, and within 23 s with the default budget. With three attempts and no budget it never
+/// recovers: 2,700 attempts per second keep it busy with requests that have timed out.
 ///
 /// # How it counts
 ///

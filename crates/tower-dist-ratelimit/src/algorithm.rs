@@ -55,7 +55,8 @@ pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
     /// Takes the tokens that a decision at the same time has granted.
     fn take(&self, state: &mut Words, now: Now, take: &Take<'_>, tokens: u64);
 
-    /// Puts the quota of a rejected request in force.
+    /// Switches the key to the quota that a rejected request carries. An algorithm that stores no quota with the key does
+    /// nothing.
     fn adopt(&self, _: &mut Words, _: Now, _: &Take<'_>) {}
 
     /// Takes `delta` tokens even if fewer are free, or returns `-delta` tokens. Returns whether the state changed.

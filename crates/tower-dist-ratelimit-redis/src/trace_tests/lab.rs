@@ -47,7 +47,7 @@ impl Lab {
         self.call(&["FLUSHALL"]);
     }
 
-    /// Runs a script at this time, as these calls in one.
+    /// Runs one script for all `calls` together at the time `now`, and returns the replies to each call.
     pub(super) fn run(&self, now: u64, calls: &[Call]) -> Vec<Replies> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let mut rows = Rows::default();

@@ -21,7 +21,7 @@ use crate::{HedgeLayer, NoObserver};
 /// | trigger | the 95th percentile, or a higher one if the budget pays for fewer hedges | *The Tail at Scale* |
 /// | `max_hedges` | 1 with `percentile` and `fixed`; `delays` and `fan_out` set the number themselves | |
 /// | `min_delay`, `max_delay`, `initial_delay` | 1 ms, none, none | resolution of tokio's timers |
-/// | `window` | 10 s, and at least `max(100, 10 ÷ (1 − q))` samples | |
+/// | `window` | 10 s, or longer until it has `max(100, 10 ÷ (1 − q))` samples | |
 /// | `budget` | `percentile`: 1 − q of the eligible calls that succeed, 10 at first, a burst of 100; else unlimited, since a fixed trigger is the caller's own decision | *The Tail at Scale* |
 /// | `key` | one class | |
 ///

@@ -21,7 +21,7 @@ use std::sync::{
 #[derive(Debug)]
 pub struct Health {
     up: AtomicBool,
-    /// The last reason for which the connection was down. `None` if no attempt to connect has failed yet.
+    /// The last recorded reason for a lost connection or for a failed attempt to connect. `None` before the first.
     reason: Mutex<Option<String>>,
 }
 
