@@ -53,8 +53,8 @@ pub(crate) struct Settings {
     /// Wraps the backend for the consistency. `None` if the user sets no consistency. The setter alone names the function, so
     /// a binary without a call of the setter contains neither leases nor eventual decisions.
     wrap: Option<Wrap>,
-    /// Builds the guard of a backend that can fail. `None` for a backend in this process, unless the user sets a consistency. In
-    /// that case the compiler sees that nothing names the function, and leaves out the failure modes and the deny cache.
+    /// Builds the guard of a backend that can fail. `None` for a backend in this process, unless the user sets a consistency. A
+    /// binary in which it is always `None` contains neither the failure modes nor the deny cache.
     guard: Option<NewGuard>,
     pub(crate) deny_cache: bool,
     pub(crate) shadow: bool,
