@@ -31,7 +31,7 @@ pub(super) struct CounterPolicy {
 /// When a policy's windows begin.
 #[derive(Clone, Copy)]
 enum Windows {
-    /// At a key's first request. The item expires with its window, whose length in seconds is the value.
+    /// At a key's first request. The field is the length of a window in seconds. The item expires with its window.
     FromFirst(u64),
     /// At multiples of the length. If `staggered`, each key has its own offset.
     Aligned { staggered: bool },
@@ -74,7 +74,8 @@ impl CounterPolicy {
         }))
     }
 
-    /// Returns the limit of `quota`, or of the policy's own quota if that is `None`.
+    /// Returns the limit of `quota`, or of the policy's own quota if that is `None`. At most [`MOST`], and 0 if the
+    /// burst is 0.
     pub(super) fn limit(&self, quota: Option<Quota>) -> u64 {
         let quota = quota.unwrap_or(self.quota);
         match quota.burst_size() {

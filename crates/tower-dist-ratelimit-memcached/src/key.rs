@@ -19,8 +19,8 @@ pub(super) fn key(keys: &Keys, tag: &Tag, window: Option<u64>) -> Key {
 }
 
 /// Returns the server of the key with this tag, by rendezvous hashing (Thaler and Ravishankar 1998): each pair of a
-/// server and a key has a weight, and the server with the greatest weight holds the key. If one of `n` servers is added
-/// or removed, one key in `n` moves. The order of the servers does not matter.
+/// server and a key has a weight, and the server with the greatest weight holds the key. If one of `n` servers is
+/// removed, about one key in `n` moves. The order of the servers does not matter.
 pub(super) fn server<'a, T>(servers: &'a [(u64, T)], tag: &Tag) -> &'a T {
     let bits = tag_bits(tag);
     let weight = |seed: u64| mixed(mixed(seed) ^ bits);

@@ -77,7 +77,7 @@ impl Link {
         link
     }
 
-    /// A link and the receiver of its commands.
+    /// Returns a link and the receiver of its commands.
     pub(super) fn channel(health: Health, size: usize) -> (Self, mpsc::Receiver<QueuedCommand>) {
         let (sender, inbox) = mpsc::channel(size);
         let shared = Shared {
@@ -94,7 +94,7 @@ impl Link {
     }
 
     /// Sends a command. If `caller` is dropped before the connection task writes the command, the command is not sent.
-    /// Fails if the queue is full.
+    /// Fails if there is no connection or if the queue is full.
     pub(super) fn send(
         &self,
         command: Command,
@@ -155,7 +155,7 @@ impl Future for Pending {
 }
 
 /// Returns the error of a command that the task dropped. The task records a lost connection before it drops commands.
-/// So if the recorded state is up, the task itself has ended.
+/// So if the recorded state is up, the task itself has normally ended.
 fn lost(health: &Health) -> BackendError {
     match health.is_up() {
         true => failure::ended(),

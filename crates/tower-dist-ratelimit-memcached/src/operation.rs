@@ -1,6 +1,6 @@
 //! Operations on counters. A charge adds its tokens to a window's count in one command. If the count then exceeds the
-//! limit, a second command takes the tokens back. So concurrent requests never exceed the limit. Until the tokens are
-//! taken back, another request that would fit can be rejected.
+//! limit, a second command takes the excess back. So concurrent requests do not exceed the limit of a window. Until the
+//! tokens are taken back, another request that would fit can be rejected.
 
 mod part;
 
@@ -56,7 +56,7 @@ pub(super) struct Operation {
     pub(super) charge: Charge<'static>,
 }
 
-/// The first command of an operation, in flight.
+/// The first command of an attempt, in flight.
 struct Attempt {
     pending: Pending,
     /// When the command was sent; `None` for windows that this machine's clock ends.

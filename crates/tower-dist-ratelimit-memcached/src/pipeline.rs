@@ -15,14 +15,14 @@ use super::{
     request::Command,
 };
 
-/// Maximum number of commands in flight. More would not keep the server busier, and a command that still waits can be
-/// withdrawn.
+/// Number of commands in flight from which the task takes no further commands. More would not keep the server busier,
+/// and a command that still waits can be withdrawn.
 const MOST_SENT: usize = 4096;
 
 /// Maximum number of commands that one step takes from the queue.
 const MANY: usize = 256;
 
-/// Maximum number of unwritten bytes at which the task takes further commands from the queue.
+/// Number of unwritten bytes from which the task takes no further commands from the queue.
 const FULL: usize = 16 << 10;
 
 /// The owner of a command. When the owner is dropped, its unsent commands are not sent.
@@ -48,7 +48,7 @@ struct InFlight {
 #[derive(Debug)]
 pub(super) struct Disconnect {
     pub(super) reason: String,
-    /// Whether any command was answered.
+    /// Whether any command got an answer that did not end the connection.
     pub(super) had_answers: bool,
 }
 
@@ -195,7 +195,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Returns the time at which the oldest command times out. `None` if no command is in flight.
+    /// Returns the time at which the oldest command times out. `None` if no command is in flight, or if the time
+    /// exceeds the clock's range.
     fn next_due(&self) -> Option<Instant> {
         self.sent.front()?.at.checked_add(self.timeout)
     }

@@ -3,7 +3,7 @@ use std::fmt;
 use bytes::{Buf, BytesMut};
 use smallvec::SmallVec;
 
-/// The longest line that a server sends.
+/// The longest accepted line, in bytes. A longer one ends the connection.
 const LONGEST_LINE: usize = 2048;
 
 /// The longest value that is read, in bytes: the longest value of a `CasBackend`.

@@ -107,7 +107,8 @@ impl RowAnswer {
     }
 }
 
-/// Parses the script's answer into one item per row. Returns `None` if a number is missing, superfluous or impossible.
+/// Parses the script's answer into one item per row. Returns `None` if a number is missing or superfluous, or if the
+/// number of a run is impossible.
 pub(super) fn row_answers(rows: &Rows, numbers: &[i64]) -> Option<Vec<RowAnswer>> {
     let mut numbers = numbers.iter().copied();
     let mut row_answers = Vec::with_capacity(rows.0.len());

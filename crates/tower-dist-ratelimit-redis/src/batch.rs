@@ -18,25 +18,25 @@ use super::{
     run::can_follow,
 };
 
-/// Maximum number of rows per call. A row is one request, or a run of equal requests to one bucket. With 32 rows the fixed
-/// cost per row is small, and the call occupies the server for less than 0.1 ms.
+/// Maximum number of rows per call. A row is one request, or a run of equal requests to one bucket. With 32 rows the
+/// fixed cost per row is small, and a call for a token bucket occupies the server for about 0.1 ms.
 pub(super) const MOST_ROWS: usize = 32;
 
 /// Maximum number of requests per call, including requests whose caller has left. It bounds the memory of a call.
 const MOST_REQUESTS: usize = 256;
 
-/// The requests of one call. They share one allocation and one lock.
+/// The requests of one call. They share one lock.
 #[derive(Debug)]
 pub(super) struct Batch {
     state: Mutex<BatchState>,
-    /// Number of unsent requests to the same script and Cluster slot. All batches of these requests share the counter.
+    /// Number of unsent requests in the batch's queue. All batches of the queue share the counter.
     waiting: Arc<AtomicUsize>,
     health: Arc<Health>,
 }
 
 #[derive(Debug, Default)]
 struct BatchState {
-    /// Number of rows, including the rows of requests whose caller has left.
+    /// Upper bound of the number of rows. It includes the rows of requests whose caller has left.
     rows: usize,
     waiters: Vec<Waiter>,
     stage: Stage,
@@ -44,10 +44,10 @@ struct BatchState {
 
 #[derive(Debug)]
 struct Waiter {
-    /// `None` after the request was sent, or after its caller left.
+    /// `None` after the batch was closed, or after the caller left.
     call: Option<Call>,
     place: Place,
-    /// `None` before the first poll.
+    /// Wakes the caller. `None` before the first poll, and after the answer.
     waker: Option<Waker>,
 }
 
@@ -132,7 +132,7 @@ impl Batch {
         }
     }
 
-    /// Removes a request whose caller has left. If the request is unsent, it is never sent or charged.
+    /// Removes a request whose caller has left. If the batch is still open, the request is never sent or charged.
     fn leave(&self, number: usize) {
         let mut state = self.lock();
         let Some(waiter) = state.waiters.get_mut(number) else {

@@ -39,7 +39,7 @@ impl Call {
         self.asks.len() == self.script.policies.len()
     }
 
-    /// Returns the slot of the first key. All keys are in the same slot.
+    /// Returns the slot of the first key. In a Cluster, all keys of a call are in the same slot.
     pub(super) fn slot(&self) -> u16 {
         let mut asks = self.asks.iter().zip(self.policies());
         asks.next()

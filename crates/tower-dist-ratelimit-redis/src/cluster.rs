@@ -26,13 +26,13 @@ use super::{
     target::Address,
 };
 
-/// First and longest pause between queries for the owners of slots. The pauses double while a primary is down. Half of
-/// each pause is random.
+/// First and longest pause between queries for the owners of slots. The pauses double while a primary is unreachable.
+/// Equal jitter shortens each pause by up to half.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum number of times that one call is sent again because a slot moves. The keys of a moving slot move one by one,
-/// within about a second.
+/// Maximum number of times that one call is sent again because a slot moves. The keys of a moving slot move one after
+/// the other.
 const MOVES: u32 = 100;
 
 /// A Redis Cluster: a link to each primary, and the slots of each primary.
@@ -45,14 +45,16 @@ pub(super) struct Cluster {
     stale: Arc<Notify>,
 }
 
-/// The pending answer to one request. If the slot has moved, the future sends the request to the slot's new node.
+/// The pending answer to one request. If the slot has moved or is moving, the future follows the request to the slot's
+/// new node.
 pub(super) type Redirected = BoxFuture<'static, Result<Replies, Failure>>;
 
 #[derive(Default)]
 struct ClusterMap {
     slots: Slots,
     links: HashMap<Address, Link>,
-    /// The reason why the last query for the slots failed at every node. `None` if a node answered.
+    /// The reason why the last query for the slots failed at every node, or that there was no query yet. `None` after
+    /// an answer.
     problem: Option<Arc<str>>,
 }
 
@@ -71,13 +73,14 @@ impl Cluster {
         })
     }
 
-    /// Finds the nodes and connects to the primaries. Fails if all primaries are unreachable. If only some are, the backend
-    /// retries in the background until they, or the replicas that replace them, are reachable.
+    /// Finds the nodes and connects to the primaries. Fails if no node answers, or if all primaries are unreachable. If
+    /// only some are, the backend retries in the background until they, or the replicas that replace them, are
+    /// reachable.
     pub(super) async fn open(self: &Arc<Self>) -> Result<(), ConnectError> {
         let slots = self.query_nodes().await?;
         self.take_over(slots);
         let links: Vec<Link> = self.read().links.values().cloned().collect();
-        // Less than the caller's timeout, so that one silent primary does not make the whole attempt time out.
+        // Less than the caller's timeout, so that one silent primary usually does not make the whole attempt time out.
         let limit = self.timeouts.connect / 2;
         let mut answers = join_all(links.iter().map(|link| link.ready(limit))).await;
         if answers.iter().all(Result::is_err)
@@ -126,7 +129,8 @@ impl Cluster {
     ) -> Result<Replies, Failure> {
         let slot = again.slot;
         for _ in 0..MOVES {
-            // A server that gives one of these answers has not executed the call, so it is safe to send the call again.
+            // A server that answers with a redirect or `TRYAGAIN` has not executed the call, so it is safe to send the
+            // call again.
             (asked, again.batching) = match pending.await {
                 Err(Failure::Moved(to)) => {
                     let to = self.resolve(to, &asked);
@@ -146,7 +150,7 @@ impl Cluster {
                 }
                 answer => return answer,
             };
-            // The link to a new node is not connected yet.
+            // A new link is not connected yet.
             asked.ready(self.timeouts.connect).await?;
             pending = self.send_to(&asked, again.clone())?;
         }
@@ -187,7 +191,7 @@ impl Cluster {
         })
     }
 
-    /// Returns the link to a node, and creates the link at the first call.
+    /// Returns the link to a node, and creates a missing link.
     fn link(&self, address: &Address) -> Link {
         let known = |map: &ClusterMap| map.links.get(address).cloned();
         let map = self.read();
@@ -284,8 +288,8 @@ impl Drop for Cluster {
     }
 }
 
-/// Refreshes the map of slots whenever `stale` is notified. Repeats this while a primary is unreachable, because a replica
-/// may replace that primary.
+/// Refreshes the map of slots whenever `stale` is notified. Repeats this while no node answers or a primary is
+/// unreachable, because a replica may replace that primary.
 async fn keep_fresh(cluster: Weak<Cluster>, stale: Arc<Notify>) {
     let backoff = Backoff::exponential(FIRST_PAUSE, LONGEST_PAUSE).jitter(Jitter::Equal);
     loop {

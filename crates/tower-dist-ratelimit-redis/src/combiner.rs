@@ -11,9 +11,9 @@ use super::{
     send_queue::{DueCall, Kind, SendQueue},
 };
 
-/// Maximum time for which an unsent request waits while calls are in flight. Without this limit, a request to a distant
-/// server could take two round trips, because it would first wait for the answer to an earlier call. A nearby server
-/// answers sooner, even if it is busy.
+/// Interval of the timer that sends waiting requests while calls are in flight. Without the timer, a request to a
+/// distant server could take two round trips, because it would first wait for the answer to an earlier call. A nearby
+/// server usually answers sooner.
 const LONGEST_WAIT: Duration = Duration::from_millis(5);
 
 /// Number of consecutive timeouts after which the connection counts as dead.
@@ -27,8 +27,9 @@ pub(super) struct Disconnect {
     pub(super) had_answers: bool,
 }
 
-/// Sends the requests of the send queue. While calls are in flight, the queue collects requests into one call, which goes
-/// out when a call ends or a timer fires. With no call in flight, a request is sent immediately.
+/// Sends the requests of the send queue. With no call in flight, a request is sent immediately. While several calls of
+/// one kind are in flight, the queue collects requests into one call. It goes out when it is full, when a call ends, or
+/// when a timer fires.
 pub(super) struct Combiner<'a> {
     send_queue: &'a SendQueue,
     connection: Connection,
@@ -38,7 +39,7 @@ pub(super) struct Combiner<'a> {
     calls: FuturesUnordered<BoxFuture<'static, Done>>,
     /// The calls to send next. The vector is a field, so that its allocation is reused.
     due_calls: Vec<DueCall>,
-    /// Fires when unsent requests have waited long enough. Set while calls are in flight.
+    /// Fires [`LONGEST_WAIT`] after it was set, to send waiting requests. Set while calls are in flight.
     timer: Pin<Box<Sleep>>,
     timer_is_set: bool,
     silences: u32,

@@ -26,7 +26,8 @@ pub(super) struct CompiledPolicy {
     pub(super) counts: CountUnit,
     /// The policy's part of a script, in Lua.
     pub(super) lua: String,
-    /// The shorter script for calls that charge only this policy, if there is one.
+    /// The shorter script for calls that charge only this policy, if it is a token or leaky bucket without dynamic
+    /// quotas.
     pub(super) single: Option<SingleScript>,
 }
 

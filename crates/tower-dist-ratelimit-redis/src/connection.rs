@@ -46,7 +46,8 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> CommandSender for C {
     }
 }
 
-/// A connection and its driver, which moves the bytes. The driver has to be polled, and ends with the connection.
+/// A connection and its driver, which moves the bytes. The driver has to be polled, and ends with the connection. A
+/// connection that the user opened brings its own driver, so the driver here never ends.
 pub(super) struct Connection {
     pub(super) commands: Arc<dyn CommandSender>,
     pub(super) driver: BoxFuture<'static, ()>,
@@ -170,7 +171,8 @@ pub(super) fn text(value: Value) -> Option<String> {
     }
 }
 
-/// Checks that a server is recent enough, accepts writes, and lets this user run scripts.
+/// Checks that a server is recent enough, is no read-only replica, and lets this user run scripts. Without permission
+/// for `INFO`, only the last of the three is checked.
 async fn check_server(address: &Address, commands: &dyn CommandSender) -> Result<(), ConnectError> {
     let mut info = redis::cmd("INFO");
     match commands.send(info.take(), false).await {

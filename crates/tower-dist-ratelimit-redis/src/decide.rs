@@ -60,7 +60,7 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// Charges to policies of several sets, or several charges to one policy.
+    /// No charges, charges to unknown policies or to policies of several sets, or several charges to one policy.
     pub(super) fn call(
         &self,
         charges: &[Charge<'_>],
@@ -84,7 +84,7 @@ impl Redis {
             [(scripts, _), ..] => &scripts.whole,
         };
         let asks = charges.iter().zip(&found).map(|(charge, &(_, place))| {
-            // The script of a single policy has one rule, at index 0.
+            // The script of a single policy has one policy, at index 0.
             let place = place.min(script.policies.len() - 1);
             let tag = self.tags.of(charge.key);
             KeyArgs::new(charge, tag, &script.policies[place], place, action)

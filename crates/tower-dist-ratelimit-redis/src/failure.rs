@@ -17,7 +17,7 @@ pub(super) enum Failure {
     /// The slot is moving, and the node at this address already has these keys. An empty host means the host of the node
     /// that answered.
     Ask(Address),
-    /// The slot is moving, and the call's keys are on two nodes.
+    /// The slot is moving, and the server that answered has only some of the call's keys.
     TryAgain,
     /// The call was not sent, because the send queue is full.
     Full,
@@ -57,7 +57,7 @@ impl From<Failure> for BackendError {
         match failure {
             Failure::Error(text) => Self::new(text.to_string()),
             Failure::NotConnected(why) => Self::new(format!("no connection to Redis: {why}")),
-            // With a URL of a Cluster, the backend follows redirects. So this URL named a single server.
+            // With a URL of a Cluster, the backend follows redirects. So this backend has no such URL.
             Failure::Moved(to) | Failure::Ask(to) => Self::new(format!(
                 "the key is at {to}, since this is a Cluster, which needs a URL of redis-cluster://"
             )),

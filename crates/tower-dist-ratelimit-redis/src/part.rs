@@ -72,7 +72,8 @@ impl TransactionPart for Part {
         }
     }
 
-    /// Returns one part per policy, if the call failed because its keys are on two nodes.
+    /// Returns one part per policy, if the call has several policies and failed because its keys are not all on one
+    /// server.
     fn split(&self, failure: &Failure) -> Option<Vec<Self>> {
         let is_apart = matches!(failure, Failure::TryAgain) && self.charges.len() > 1;
         let asks = self.call.asks.iter().zip(&self.charges);

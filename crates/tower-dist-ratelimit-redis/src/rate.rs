@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use tower_dist_ratelimit::{BuildError, Quota, arithmetic::HORIZON};
 
-/// Maximum number of used units of a bucket or queue, debts included. Lua's numbers are doubles, which are exact up to 2⁵³. So
-/// the sum of a state and a cost is exact.
+/// Maximum number of used units of a bucket or queue, debts included. Lua's numbers are doubles, which are exact up to
+/// 2⁵³. So the sum of a state and a cost of at most the burst is exact.
 pub(super) const MOST_USED: u64 = 1 << 52;
 
 /// The rate of a quota in exact integers. One token is `token` units, and `rate` units drain in a microsecond.
@@ -60,7 +60,8 @@ impl Rate {
         }
     }
 
-    /// Returns the fastest rate that can be counted exactly and is not faster than the quota's.
+    /// Returns a rate that can be counted exactly and is not faster than the quota's. A quota of zero gets a burst of
+    /// zero.
     pub(super) fn nearest(quota: Quota) -> Self {
         let longest = as_micros(HORIZON);
         if quota.is_zero() {

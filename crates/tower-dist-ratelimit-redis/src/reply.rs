@@ -3,11 +3,11 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tower_dist_ratelimit::{Decision, backend::JointDecision};
 
-/// A script's answer about one policy: the remaining tokens, the time to reset, the granted tokens (-1 for a rejection) and
-/// the wait (-1 for ever). Times are in microseconds.
+/// A script's answer about one policy: the remaining tokens, the time to reset, the granted tokens (-1 for a rejection)
+/// and the wait (-1 if waiting does not help). Times are in microseconds.
 ///
-/// If the script grants exactly the cost without a wait, it sends only the first two numbers. Otherwise it sends all four,
-/// and encodes the first number `n` as `-1 - n`.
+/// If the script grants exactly the cost without a wait, it sends only the first two numbers. Otherwise it sends all
+/// four, and encodes the first number `n` as `-1 - n`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PolicyReply {
     pub(super) remaining: i64,
@@ -16,7 +16,7 @@ pub(super) struct PolicyReply {
     pub(super) wait: i64,
 }
 
-/// A script's answer to one request: one item per policy, in the order of the call.
+/// A script's answer to one request: one item per policy, in the order of the call. Empty for a correction.
 pub(super) type Replies = SmallVec<[PolicyReply; 1]>;
 
 /// Parses one policy's answer to a request of this cost.

@@ -29,8 +29,8 @@ pub(super) enum Route {
     Cluster(Arc<Cluster>),
 }
 
-/// The future of a script's answer to one request. On a single server the future is not boxed, because the box would cost as
-/// much as the wait.
+/// The future of a script's answer to one request. On a single server this future is not boxed, which saves an
+/// allocation.
 type ReplyFuture = Either<Pending, Redirected>;
 
 /// How to connect to a target.

@@ -16,7 +16,7 @@ pub(super) struct Row {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) row: usize,
-    /// Number of requests before it in this row.
+    /// Number of earlier requests in this row.
     pub(super) rank: usize,
 }
 

@@ -13,7 +13,7 @@ const FURTHEST: u64 = MOST_USED + MOST_USED / 4;
 /// Milliseconds for which a key is kept after its last used token is available again.
 const SLACK: u64 = 2;
 
-/// A script that decides on requests to several policies together.
+/// A script that decides on requests to one policy, or to several policies together.
 #[derive(Debug)]
 pub(super) struct Script {
     pub(super) policies: Vec<Arc<CompiledPolicy>>,

@@ -4,13 +4,14 @@ use super::{compiled_policy::CompiledPolicy, script::Script};
 
 /// The scripts of a set of policies: one script for each policy, and one for several policies together.
 ///
-/// If some of the policies do not apply to a request, the request uses the same script and [omits](super::call::Call::asks)
-/// those policies. So the number of scripts does not depend on the combinations of policies that requests cause.
+/// If several policies apply to a request, but not all, the request uses the script for several policies and
+/// [omits](super::call::Call::asks) the others. So the number of scripts does not depend on the combinations of
+/// policies that requests cause.
 #[derive(Debug)]
 pub(super) struct Scripts {
     /// For each policy, the script for calls that charge only this policy.
     pub(super) single: Vec<Arc<Script>>,
-    /// The script for several policies.
+    /// The script for several policies. If the set has one policy, this is the script of that policy.
     pub(super) whole: Arc<Script>,
 }
 

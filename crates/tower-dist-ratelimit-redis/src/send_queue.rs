@@ -119,7 +119,8 @@ impl SendQueue {
         state.take(kind, due_calls);
     }
 
-    /// Takes out the waiting requests of all kinds. The timer calls this after the maximum wait.
+    /// Takes out the calls of all kinds that can be sent now. The timer calls this, so that a few requests do not wait
+    /// for long.
     pub(super) fn take_overdue(&self, due_calls: &mut Vec<DueCall>) {
         let mut state = self.lock();
         let waiting = state.queues.iter().filter(|(_, queue)| !queue.is_empty());

@@ -12,7 +12,7 @@ use super::target::Address;
 
 /// The root certificates that verify servers.
 ///
-/// The system's certificates are files. The first connection reads the files, on a thread for blocking work.
+/// Without given certificates, the first connection reads the system's, on a thread for blocking work.
 #[derive(Clone)]
 pub(super) struct Tls(Arc<OnceCell<TlsConnector>>);
 

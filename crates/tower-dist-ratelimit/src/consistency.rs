@@ -98,7 +98,7 @@ pub enum Consistency {
 /// Timers have a resolution of 1 ms, and a lease shorter than a few round trips saves none.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The same maximum as for every timeout.
+/// The same maximum as for the timeout of the backend.
 const LONGEST: Duration = Duration::from_secs(60);
 
 impl Consistency {

@@ -58,7 +58,7 @@ use crate::{Decided, Decision, backend::OwnedCharge, limits::Limits};
 /// ```
 #[derive(Clone)]
 pub struct RateLimitHandle {
-    /// One charge per policy, starting with the layer nearest to the service.
+    /// One charge per policy that decided. Policies of the layer nearest to the service come first.
     charges: SmallVec<[Arc<HandleCharge>; 1]>,
 }
 
@@ -69,14 +69,15 @@ struct HandleCharge {
     rule: usize,
     charge: OwnedCharge,
     decision: Decision,
-    /// The time at which the charge leaves its window. A refund after that has no effect. `None` for buckets.
+    /// The time at which the charge leaves its window. A refund after that has no effect. `None` for buckets and leaky
+    /// queues.
     window_end: Option<Instant>,
     /// The charged tokens; `None` after a settlement, or if nothing was charged.
     charged: Mutex<Option<u64>>,
 }
 
 impl RateLimitHandle {
-    /// The handle of an allowed request.
+    /// Returns the handle of a request that passes.
     pub(crate) fn new(limits: &Arc<Limits>, decided: &Decided<'_>, charged: bool) -> Self {
         let charges = decided.charges().map(|(asked, decision)| {
             let has_windows = limits.rules[asked.rule].policy.algorithm().has_windows();
@@ -173,7 +174,7 @@ impl HandleCharge {
         }
         let delta = i64::try_from(before.abs_diff(after)).unwrap_or(i64::MAX);
         let delta = if after < before { -delta } else { delta };
-        // A refund returns at most the cost of the charge.
+        // A refund gives back at most the cost of the charge.
         let charge = self.charge.charge(before);
         self.limits
             .correct(self.decision.source, self.rule, charge, delta);

@@ -105,8 +105,8 @@ pub(crate) fn x_ratelimit(most: u64, decision: &Decision) -> [Option<u64>; 3] {
     [Some(most), Some(decision.remaining), reset]
 }
 
-/// Returns the time until the client's usage is zero again, or after a rejection the wait for the same request. `None` if that
-/// request can never pass.
+/// Returns the time until the client's usage is zero again, or after a rejection the wait for the same request. `None`
+/// if that wait is unknown, or if the request can never pass.
 fn wait(decision: &Decision) -> Option<Duration> {
     if decision.allowed {
         Some(decision.reset_after)
@@ -120,7 +120,7 @@ pub(crate) fn retry_after(wait: Duration) -> HeaderValue {
     integer(whole_seconds(wait).max(1))
 }
 
-/// A number in one allocation; `HeaderValue::from` takes three.
+/// A number in one allocation; `HeaderValue::from` takes more.
 pub(crate) fn integer(number: u64) -> HeaderValue {
     let mut text = FieldText::new();
     text.number(number);

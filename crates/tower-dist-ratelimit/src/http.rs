@@ -108,7 +108,7 @@ impl HttpLimits {
         })
     }
 
-    /// Returns the response to a rejected request, with the headers that every rejection has.
+    /// Returns the response to a rejected request, with the headers that the settings and the known wait ask for.
     pub(crate) fn rejection<B>(
         self: &Arc<Self>,
         reject: &impl RejectionResponse<B>,

@@ -30,8 +30,8 @@ use crate::{
 /// The decision core under every form of limit: the policies, their backend, and the failure mode.
 pub(crate) struct Limits {
     pub(crate) backend: Arc<dyn Backend>,
-    /// The fast path: decides directly in a [`Memory`], if the limit has a single policy without dynamic quotas. It
-    /// never fails.
+    /// The fast path: decides directly in a [`Memory`], if the limit has a single policy without dynamic quotas, leases
+    /// or eventual decisions. It never fails.
     single: Option<SinglePolicy>,
     /// The leases on top of the backend, if the consistency is leased.
     leasing: Option<Arc<Leasing>>,
@@ -102,7 +102,7 @@ impl Limits {
         });
     }
 
-    /// Returns unused leased tokens to the backend. If the circuit is open, fails without a call to the backend.
+    /// Gives unused leased tokens back to the backend. If the circuit is open, fails without a call to the backend.
     pub(crate) async fn return_leases(&self) -> Result<(), BackendError> {
         match &self.leasing {
             None => Ok(()),

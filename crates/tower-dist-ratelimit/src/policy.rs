@@ -25,7 +25,7 @@ pub(crate) enum DynamicQuota {
 }
 
 /// A pending quota look-up. The look-up itself never fails. The error is for [`Timeout`](crate::backend::Timeout),
-/// which wraps it.
+/// which wraps the look-up.
 pub(crate) type QuotaLookup = BoxFuture<'static, Result<Option<Quota>, BackendError>>;
 
 /// Maximum length of a policy's name in bytes. It is bounded, because responses carry the names.

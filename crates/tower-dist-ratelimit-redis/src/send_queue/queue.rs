@@ -19,25 +19,25 @@ use crate::{
 /// Number of waiting requests that is enough for a call, even if they make only a few rows because they have the same key.
 const MANY: usize = 64;
 
-/// Number of calls of one kind (with the same script and Cluster slot) that can be in flight before further requests wait.
-/// It is two, so that the second of two concurrent requests does not wait for the first. With 64 and with 512 concurrent
-/// requests for one key, the median latency is the same as with a number of one.
+/// Number of calls of one kind (with the same script and Cluster slot) that can be in flight before further requests
+/// wait. It is two, so that the second of two concurrent requests does not wait for the first. With 64 and with 512
+/// concurrent requests for one key, a value of one gives the same median latency.
 pub(super) const FREE_CALLS: usize = 2;
 
-/// Maximum time that a few requests wait while [`FREE_CALLS`] calls are in flight, counted from the last call.
+/// Minimum time from the last call to the next one while [`FREE_CALLS`] calls are in flight.
 ///
-/// They wait for less if they fill a call, if [`MANY`] requests wait, or if a call is answered. A nearby server answers
-/// sooner than this, so its calls are full under load.
+/// A full batch and [`MANY`] waiting requests do not wait for this time. A nearby server usually answers sooner, so its
+/// calls carry many requests under load.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 /// Maximum number of calls of one kind in flight.
 const CALLS: usize = 32;
 
-/// Maximum number of unsent requests of one kind. It exceeds the concurrent requests of any service. Further requests fail
-/// immediately, so that no queue builds up in front of a server that does not answer.
+/// Maximum number of unsent requests of one kind: more than a service normally has concurrent requests. Further
+/// requests fail immediately, so that no queue builds up in front of a server that does not answer.
 pub(super) const LONGEST: usize = 4096;
 
-/// Maximum number of full batches: twice as many as [`LONGEST`] requests need if no caller leaves.
+/// Maximum number of full batches: twice as many as [`LONGEST`] requests need at most if no caller leaves.
 const MOST_BATCHES: usize = 2 * LONGEST / MOST_ROWS;
 
 /// The unsent requests of one kind, which have the same script and Cluster slot.
@@ -82,8 +82,9 @@ impl Queue {
         !self.full.is_empty() || self.waiting.load(Relaxed) >= MANY
     }
 
-    /// Returns whether the last request is a reason to check [`can_send`](Self::can_send), which reads the clock. Below [`MANY`]
-    /// waiting requests, only the first one, the second, the fourth and so on are a reason.
+    /// Returns whether the last request is a reason to check [`can_send`](Self::can_send), which can read the clock.
+    /// Below [`MANY`] waiting requests and without a full batch, only the first request, the second, the fourth and so
+    /// on are a reason.
     pub(super) fn should_check(&self) -> bool {
         self.waiting.load(Relaxed).is_power_of_two() || self.has_many()
     }
@@ -99,7 +100,7 @@ impl Queue {
         let (pending, is_full) = batch.join(call);
         if is_full {
             self.full.extend(self.open.take());
-            // A batch that all callers have left takes no place in the queue.
+            // Removes the oldest batches if all their callers have left.
             while self.full.front().is_some_and(|batch| batch.is_deserted()) {
                 self.full.pop_front();
             }

@@ -15,13 +15,13 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Returns `None` if no policy decided, or if the failure mode decided without a count.
+    /// Returns `None` if no policy decided, if all policies are hidden, or if the failure mode decided without a count.
     pub(super) fn new(http: &HttpLimits, decided: Decided<'_>) -> Option<Self> {
         if !decided.has_counted() {
             return None;
         }
         let x_ratelimit = http.answers.x_ratelimit.then(|| {
-            // The policy that rejected the request, or else the policy with the fewest remaining tokens.
+            // A policy that rejected the request, or else the policy with the fewest remaining tokens.
             let tightest = decided.tightest(|asked| !http.limits.rules[asked.rule].policy.hidden);
             tightest.map(|(asked, one)| headers::x_ratelimit(most(http, asked, one), one).into())
         });
@@ -70,7 +70,8 @@ fn most(http: &HttpLimits, asked: &PolicyCharge, decision: &Decision) -> u64 {
     }
 }
 
-/// Returns the value of `RateLimit-Policy` for one request: with its keys' own quotas, and without policies that do not apply.
+/// Returns the value of `RateLimit-Policy` for one request: with its keys' own quotas, and without policies that
+/// [`only_if`](crate::Policy::only_if) excludes.
 pub(crate) fn policies_of(rules: &[Rule], decided: Decided<'_>) -> Option<HeaderValue> {
     let rules = rules.iter().enumerate();
     headers::policies(rules.filter_map(|(number, rule)| {

@@ -14,8 +14,8 @@ use crate::{
 
 type DecisionResult = Result<Decision, BackendError>;
 
-/// The future of [`Limiter::check`]. It is written by hand, because an `async` function moves the decision in pieces, which
-/// costs as much as hashing the key.
+/// The future of [`Limiter::check`] and [`Limiter::check_n`]. It is written by hand, because an `async` function moves
+/// the decision in pieces, which costs as much as hashing the key.
 pub(super) struct CheckFuture<'a, K> {
     limiter: &'a Limiter,
     /// `None` if each policy uses its own cost.
@@ -44,7 +44,7 @@ impl<'a, K: IntoKey> CheckFuture<'a, K> {
         let limiter = self.limiter;
         let limits = &*limiter.limits;
         if let (Some((single, cost)), None) = (limits.unobserved(), limiter.quota) {
-            // Without a check, which only layers, observers and other backends need, a decision takes a sixth less time.
+            // The fast path needs no [`Check`], which makes the decision a sixth faster.
             let (mut sink, mut decision) = (KeySink::new(), Decision::default());
             let _ = sink.key(|sink| key.write(sink));
             single.charge(sink.bytes(), self.cost.unwrap_or(cost), &mut decision);

@@ -16,7 +16,7 @@ pub(crate) struct Check {
     pub(crate) charges: SmallVec<[PolicyCharge; 4]>,
     /// One decision per charge. Empty before the decision.
     pub(crate) decisions: Decisions,
-    /// The backend error that left the request undecided.
+    /// The error of the backend or of a quota look-up that left the request undecided.
     pub(crate) cause: Option<BackendError>,
     /// The pending part of the decision.
     pub(super) waiting: Option<Waiting>,
@@ -80,7 +80,8 @@ impl Default for Check {
 }
 
 impl Check {
-    /// Returns the longest wait of the rejecting policies, or `None` if one of them never allows the request.
+    /// Returns the longest wait of the rejecting policies. `None` if one of them has no known wait or never allows the
+    /// request, or if no policy rejects.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let rejected = self.decisions.iter().filter(|decision| !decision.allowed);
         let waits = rejected.map(|decision| decision.retry_after);

@@ -13,13 +13,13 @@ use crate::{
     failover::{Failover, Fallback, Permit},
 };
 
-/// Maximum number of corrections in flight per layer: about the number of concurrent requests of a busy instance.
+/// Maximum number of corrections in flight per limit: about the number of concurrent requests of a busy instance.
 const MAX_CORRECTIONS: usize = 1024;
 
 /// Queries the backend, and handles its failures and its late answers.
 ///
-/// The default methods are for a backend in this process, which neither fails nor answers later. Because the guard is a trait
-/// object, a binary with such a backend alone does not contain the code for failures.
+/// The default methods are for a backend in this process, which normally neither fails nor answers later. Because the
+/// guard is a trait object, a binary with such a backend alone does not contain the code for failures.
 pub(crate) trait Guard: Send + Sync {
     /// Caches the rejections of a remote backend.
     fn cache(&self, backend: Arc<dyn Backend>, _: &[Policy], _: &[PolicyId]) -> Arc<dyn Backend> {
@@ -40,8 +40,8 @@ pub(crate) trait Guard: Send + Sync {
         unreachable!("a pending decision waits for something")
     }
 
-    /// Decides in this process after a failure. If the backend is in this process, a quota look-up has failed: the backend
-    /// decides with the policies' own quotas.
+    /// Decides in this process after a failure. If the backend is in this process, the failure is normally a quota
+    /// look-up: the backend decides with the policies' own quotas.
     fn decide_locally(&self, limits: &Limits, check: &mut Check) -> Result<bool, BackendError> {
         for charge in &mut check.charges {
             charge.quota = None;
@@ -73,7 +73,7 @@ pub(super) struct Unguarded;
 
 impl Guard for Unguarded {}
 
-/// The guard of a remote backend.
+/// The guard of a remote backend, of leases and of eventual decisions.
 impl Guard for Failover {
     fn cache(
         &self,
@@ -170,8 +170,8 @@ impl Guard for Failover {
 }
 
 impl Failover {
-    /// Completes a check with the backend's answer. After an error, the request is not sent again, because the backend may have charged
-    /// it already.
+    /// Completes a check with the backend's answer. After an error, the request is not sent again, because the backend
+    /// may have charged it already.
     fn complete(
         &self,
         limits: &Limits,
@@ -197,9 +197,9 @@ impl Failover {
         }
     }
 
-    /// If this process has recently returned to the backend, reports the tokens that it has admitted alone. While other
-    /// processes may still decide alone, also charges the request to this process's share. Returns
-    /// `None` if the share is exhausted.
+    /// If this process has recently returned to the backend, reports the tokens that it has admitted alone for the
+    /// request's keys. While other processes may still decide alone, also charges the request to this process's share.
+    /// Returns `None` if the share is exhausted.
     fn recover(&self, limits: &Limits, check: &mut Check, permit: Permit) -> Option<Permit> {
         let is_probe = matches!(permit, Permit::Probe(_));
         let Some((fallback, is_shared)) = self.recovering().filter(|_| !is_probe) else {

@@ -84,13 +84,13 @@ impl Algorithm {
         !self.is_bucket() && !matches!(self, Self::LeakyQueue { .. })
     }
 
-    /// Returns whether tokens return evenly, up to a burst.
+    /// Returns whether the algorithm is a token bucket or a leaky bucket.
     pub(crate) fn is_bucket(self) -> bool {
         matches!(self, Self::TokenBucket | Self::LeakyBucket)
     }
 
-    /// Returns the quota in force for a key whose dynamic quota is `quota`, under a policy whose quota is `own`. Windows and
-    /// logs keep the length of their window, and a log keeps its maximum limit.
+    /// Returns the quota in force for a key whose dynamic quota is `quota`, under a policy whose quota is `own`.
+    /// Windows and logs keep the length of their window. The limit of a log is at most [`MAX_LOG`].
     pub(crate) fn kept(self, quota: Quota, own: Quota) -> Quota {
         match self {
             Self::TokenBucket | Self::LeakyBucket | Self::LeakyQueue { .. } => quota,

@@ -66,7 +66,8 @@ fn message_field(message: &str) -> HeaderValue {
     HeaderValue::from_str(&message.replace('%', "%25")).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// Returns the wait in milliseconds, rounded up so that the client waits long enough.
+/// Returns the wait in milliseconds, rounded up so that the client waits long enough. At most `i32::MAX`, and -1
+/// without a wait.
 fn pushback(wait: Option<Duration>) -> HeaderValue {
     let Some(wait) = wait else {
         return HeaderValue::from_static("-1");

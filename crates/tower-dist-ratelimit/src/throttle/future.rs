@@ -59,7 +59,7 @@ pub(super) enum State<S: Service<Req>, Req> {
 
 pub(super) type BoxTurn = Pin<Box<dyn Future<Output = Result<Charged, RateLimited>> + Send + Sync>>;
 
-/// A request and its charge. The check is filled in place, because moving it costs more than the decision.
+/// The charge of a request. The check is filled in place, because moving it costs more than the decision.
 pub(super) struct Charged {
     pub(super) limits: Arc<Limits>,
     pub(super) check: Check,

@@ -77,8 +77,8 @@ impl Turn {
         }
     }
 
-    /// Checks the delay of a leaky queue. The queue itself is no longer than the maximum wait, but a late answer of the backend
-    /// can delay the request beyond its latest time.
+    /// Rejects a request whose delay in a leaky queue ends later than `end` plus the backend timeout. The queue itself
+    /// is no longer than the maximum wait, but an answer of the backend can be late.
     fn check_delay(&self) -> Result<(), Reason> {
         let delay = self.charged.limits.delay(&self.charged.check);
         let due = Instant::now().checked_add(delay);
@@ -126,7 +126,8 @@ impl Turn {
     }
 }
 
-/// Returns whether the buckets can ever hold the tokens that a request needs. If not, the request is rejected without a wait.
+/// Returns whether the buckets and windows can ever hold the tokens that a request needs. If not, the request is
+/// rejected without a wait.
 pub(super) fn can_pass(limits: &Limits, check: &Check) -> bool {
     let mut charges = check.charges.iter();
     charges.all(|asked| asked.cost <= limits.rules[asked.rule].quota(asked).burst_size())
@@ -178,8 +179,8 @@ fn supplies(limits: &Limits, check: &Check, now: Instant) -> Supplies {
     decided.map(supply).collect()
 }
 
-/// Returns the minimum time in which this number of tokens returns. It is zero except for buckets, because all tokens of a
-/// window can return in a moment.
+/// Returns the minimum time in which this number of tokens returns. Zero except for buckets: all tokens of a window can
+/// return in a moment.
 fn time(limits: &Limits, asked: &PolicyCharge, tokens: u64) -> Duration {
     let rule = &limits.rules[asked.rule];
     if !rule.policy.algorithm().is_bucket() {

@@ -37,7 +37,7 @@ pub(super) struct Supply {
 /// The waiting requests: one queue for each combination of keys, first come, first served.
 pub(crate) struct WaitQueues {
     pub(crate) max_waiters: usize,
-    /// Number of requests in all queues. If it is zero, a new request takes no lock.
+    /// Number of requests in all queues. While it is zero, a request that the limit admits takes no lock.
     waiting: AtomicUsize,
     queues: Mutex<HashMap<Vec<u8>, WaitQueue>>,
 }
@@ -46,7 +46,7 @@ struct WaitQueue {
     /// The only permit belongs to the first request. Tokio passes the permit on in the order of the requests.
     turn: Arc<Semaphore>,
     members: usize,
-    /// `None` until the first request is rejected.
+    /// `None` until the present first request is rejected.
     supplies: Option<Supplies>,
     /// Sum of the spacings of all requests except the first.
     behind: Spacing,
