@@ -12,12 +12,13 @@ use tower_dist_ratelimit::backend::Backend;
 use crate::fleet::{self, Report};
 use crate::load::{Callers, Load};
 use crate::log;
+use crate::options::LayerName::{self, Hedge, Limit, Retry};
 use crate::options::{DemoOptions, StackOptions};
 use crate::profile::Profile;
 use crate::report::{Row, text};
 use crate::server::Server;
 use crate::shutdown;
-use crate::stack::{Layers, gateway};
+use crate::stack::gateway;
 use crate::upstream::Flaky;
 
 const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -27,25 +28,20 @@ const DRAIN: Duration = Duration::from_secs(5);
 struct Scenario {
     name: &'static str,
     profile: Profile,
-    layers: Layers,
+    layers: &'static [LayerName],
 }
 
 /// Every combination of the outbound layers on both profiles, then everything.
 fn scenarios() -> Vec<Scenario> {
-    let outbound = [
-        ("bare", false, false),
-        ("retry", true, false),
-        ("hedge", false, true),
-        ("retry-hedge", true, true),
+    let outbound: [(_, &[_]); 4] = [
+        ("bare", &[]),
+        ("retry", &[Retry]),
+        ("hedge", &[Hedge]),
+        ("retry-hedge", &[Retry, Hedge]),
     ];
     let mut scenarios = Vec::new();
     for profile in [Profile::Default, Profile::Tail] {
-        for (name, retry, hedge) in outbound {
-            let layers = Layers {
-                limit: false,
-                retry,
-                hedge,
-            };
+        for (name, layers) in outbound {
             scenarios.push(Scenario {
                 name,
                 profile,
@@ -56,7 +52,7 @@ fn scenarios() -> Vec<Scenario> {
     scenarios.push(Scenario {
         name: "rate-limit",
         profile: Profile::Default,
-        layers: Layers::ALL,
+        layers: &[Limit, Retry, Hedge],
     });
     scenarios
 }

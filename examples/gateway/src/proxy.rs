@@ -1,10 +1,12 @@
 //! The proxy handler: forwards a request through the outbound stack and returns the response.
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request, State};
+use axum::handler::Handler as _;
 use axum::http::header::{HeaderValue, InvalidHeaderValue, UPGRADE};
 use axum::http::uri::{Authority, PathAndQuery, Scheme};
 use axum::http::{Extensions, Method, StatusCode, Uri, Version};
@@ -26,17 +28,40 @@ pub(crate) struct Proxy<S> {
     outbound: S,
 }
 
-impl<S> Proxy<S> {
+impl<S> Proxy<S>
+where
+    S: Service<
+            Request,
+            Response = axum::http::Response<Incoming>,
+            Error: Into<BoxError>,
+            Future: Send,
+        > + Clone
+        + Send
+        + Sync
+        + 'static,
+{
+    /// The handler as a service.
+    ///
     /// # Errors
     ///
     /// The authority is not a valid header value.
-    pub(crate) fn new(upstream: Authority, outbound: S) -> Result<Arc<Self>, InvalidHeaderValue> {
+    pub(crate) fn service(
+        upstream: Authority,
+        outbound: S,
+    ) -> Result<
+        impl Service<Request, Response = Response, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+        InvalidHeaderValue,
+    > {
         let host = HeaderValue::from_str(upstream.as_str())?;
-        Ok(Arc::new(Self {
+        Ok(forward.with_state(Arc::new(Self {
             upstream,
             host,
             outbound,
-        }))
+        })))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::backend::Store;
 use crate::log;
 use crate::options::{Admin, ServeOptions, StackOptions};
 use crate::server::Server;
-use crate::stack::{self, Layers, gateway};
+use crate::stack::{self, gateway};
 use crate::upstream::Flaky;
 use crate::{shutdown, traffic};
 
@@ -55,8 +55,7 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
     };
     let board = Arc::<Board>::default();
     let watched = matches!(serve.admin, Admin::At(_)).then_some(&board);
-    let layers = Layers::of(&serve.layers);
-    let mut gateway = gateway(stack, layers, backend, upstream.clone(), watched)?;
+    let mut gateway = gateway(stack, &serve.layers, backend, upstream.clone(), watched)?;
     if serve.bare {
         gateway.app = stack::bare(stack, upstream.clone())?;
     }

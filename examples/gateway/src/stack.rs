@@ -13,7 +13,6 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::TokioExecutor;
 use tower::timeout::TimeoutLayer;
-use tower::util::{Either, option_layer};
 use tower::{BoxError, Layer, Service, service_fn};
 use tower_dist_ratelimit::backend::Backend;
 use tower_dist_ratelimit::key::{self, KeyExtractor};
@@ -26,32 +25,8 @@ use tower_jitter_retry::{Backoff, Budget, MetricsObserver, Mode, RetryHandle, Re
 
 use crate::admin::Board;
 use crate::options::{LayerName, StackOptions};
-use crate::proxy::{Proxy, forward};
+use crate::proxy::Proxy;
 use crate::store_log::StoreLog;
-
-/// The layers in use; the demo leaves some out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Layers {
-    pub(crate) limit: bool,
-    pub(crate) retry: bool,
-    pub(crate) hedge: bool,
-}
-
-impl Layers {
-    pub(crate) const ALL: Self = Self {
-        limit: true,
-        retry: true,
-        hedge: true,
-    };
-
-    pub(crate) fn of(layers: &[LayerName]) -> Self {
-        Self {
-            limit: layers.contains(&LayerName::Limit),
-            retry: layers.contains(&LayerName::Retry),
-            hedge: layers.contains(&LayerName::Hedge),
-        }
-    }
-}
 
 /// The gateway's routes, and the handles of its layers.
 pub(crate) struct Gateway {
@@ -84,22 +59,27 @@ impl LimitMode {
     }
 }
 
-/// The gateway: rate limit → proxy handler → retry → hedge → timeout → client.
+/// The gateway: rate limit → proxy handler → retry → hedge → timeout → client. Layers that are not in `layers` are off.
 pub(crate) fn gateway(
     options: &StackOptions,
-    layers: Layers,
+    layers: &[LayerName],
     backend: Arc<dyn Backend>,
     upstream: Authority,
     board: Option<&Arc<Board>>,
 ) -> Result<Gateway, BoxError> {
+    let mode = |layer| match layers.contains(&layer) {
+        true => Mode::On,
+        false => Mode::Off,
+    };
     let quota = Quota::per_second(options.limit).burst(options.burst);
     // The key is not validated here, so a caller gets a fresh bucket for every key it invents. Place authentication in
     // front of the limit, or limit by address alone.
     let caller = key::header("x-api-key").or(key::peer_addr());
     let policy = Policy::new("per-client", quota).by(caller);
     let limit_mode = LimitMode(Arc::default());
+    limit_mode.set(mode(LayerName::Limit));
     let limit = |own_mode: Mode| {
-        let mode = limit_mode.clone();
+        let limit_mode = limit_mode.clone();
         let builder = RateLimitLayer::builder(Arc::clone(&backend))
             .name("gateway")
             .limit(policy.clone())
@@ -119,16 +99,12 @@ pub(crate) fn gateway(
                 },
                 page: board.map(|board| (Arc::clone(board), LimitMetrics::new())),
             })
-            .exempt(move |_| mode.get() != own_mode);
+            .exempt(move |_| limit_mode.get() != own_mode);
         match own_mode {
             Mode::Shadow => builder.shadow().build(),
             _ => builder.build(),
         }
     };
-    // Only the live page changes the mode.
-    let shadow = board.map(|_| limit(Mode::Shadow)).transpose()?;
-    let limits = (limit(Mode::On)?, option_layer(shadow));
-
     // One budget for all extra load. The outermost layer deposits into it.
     let budget = Budget::ratio(options.budget).per_second(10);
     let retry = RetryLayer::builder()
@@ -142,40 +118,38 @@ pub(crate) fn gateway(
         // Otherwise one `Retry-After: 60` would hold a client for a minute.
         .deadline(options.deadline)
         .budget(budget.clone())
+        .mode(mode(LayerName::Retry))
         .name("gateway");
-    let hedge = HedgeLayer::builder().http().name("gateway");
+    let hedge = HedgeLayer::builder()
+        .http()
+        .shared_budget(budget)
+        .mode(mode(LayerName::Hedge))
+        .name("gateway");
     let hedge = match options.hedge_at.as_slice() {
         // Learned from live latency. No request is hedged before there are enough samples.
         [] => hedge.percentile(options.hedge_percentile),
         delays => hedge.delays(delays.iter().copied()),
     };
-    let hedge = match layers.retry {
-        true => hedge.shared_budget(budget),
-        false => hedge.budget(budget),
-    };
     // Innermost: bounds one attempt, so that a stalled attempt leaves time for another.
     let client = TimeoutLayer::new(options.attempt_timeout).layer(client());
     let (app, retry, hedge) = match board {
-        // Without a page to scrape metrics from, the layers need no observers.
+        // Without a live page the mode of the limit does not change, and nobody scrapes metrics.
         None => {
             let (retry, hedge) = (retry.build()?, hedge.build()?);
             let handles = (retry.handle(), hedge.handle());
-            let app = routes(upstream, outbound(layers, retry, hedge, client))?;
-            (app, handles.0, handles.1)
+            let proxy = Proxy::service(upstream, (retry, hedge).layer(client))?;
+            let app = limit(Mode::On)?.layer(proxy);
+            (Router::new().fallback_service(app), handles.0, handles.1)
         }
         Some(_) => {
             let metrics = MetricsObserver::new();
             let retry = retry.observer(metrics.clone()).build()?;
             let hedge = hedge.observer(metrics).build()?;
             let handles = (retry.handle(), hedge.handle());
-            let app = routes(upstream, outbound(layers, retry, hedge, client))?;
-            (app, handles.0, handles.1)
+            let proxy = Proxy::service(upstream, (retry, hedge).layer(client))?;
+            let app = (limit(Mode::On)?, limit(Mode::Shadow)?).layer(proxy);
+            (Router::new().fallback_service(app), handles.0, handles.1)
         }
-    };
-    let app = match layers.limit {
-        // Around everything: a rejected request costs no body, no attempt and no upstream.
-        true => app.layer(limits),
-        false => app,
     };
     Ok(Gateway {
         app,
@@ -185,39 +159,10 @@ pub(crate) fn gateway(
     })
 }
 
-/// Puts the layers in use around the client.
-fn outbound<R, H, C>(
-    layers: Layers,
-    retry: R,
-    hedge: H,
-    client: C,
-) -> Either<R::Service, Either<H::Service, C>>
-where
-    R: Layer<Either<H::Service, C>>,
-    H: Layer<C>,
-{
-    // Inside the retry: each attempt is a race, whose losers are cancelled before the next attempt.
-    let hedged = option_layer(layers.hedge.then_some(hedge)).layer(client);
-    // Outermost: retries requests that still fail after hedging, and waits with nothing in flight.
-    option_layer(layers.retry.then_some(retry)).layer(hedged)
-}
-
-fn routes<S>(upstream: Authority, outbound: S) -> Result<Router, BoxError>
-where
-    S: Service<Request<Body>, Response = Response<Incoming>, Error: Into<BoxError>, Future: Send>
-        + Clone
-        + Send
-        + Sync
-        + 'static,
-{
-    let proxy = Proxy::new(upstream, outbound)?;
-    Ok(Router::new().fallback(forward).with_state(proxy))
-}
-
 /// The same proxy without layers, for comparison.
 pub(crate) fn bare(options: &StackOptions, upstream: Authority) -> Result<Router, BoxError> {
     let outbound = TimeoutLayer::new(options.deadline).layer(client());
-    routes(upstream, outbound)
+    Ok(Router::new().fallback_service(Proxy::service(upstream, outbound)?))
 }
 
 /// A client for clear-text HTTP. The layers clone their inner service in each call, so the client is shared: a clone of its
