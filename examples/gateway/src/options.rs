@@ -55,7 +55,7 @@ pub(crate) struct ServeOptions {
     /// Forward without the rate limit, retries and hedged requests, for comparison.
     #[arg(long)]
     pub(crate) bare: bool,
-    /// Layers in use, in any order.
+    /// Layers that are on, in any order. The others are off.
     #[arg(
         long,
         value_enum,
