@@ -30,7 +30,8 @@ pub use source::Source;
 #[non_exhaustive]
 pub struct Decision {
     /// Whether this policy allows the request. With several policies a request passes if all of them allow it. If
-    /// another policy rejects the request, this policy takes no tokens, or refunds them.
+    /// another policy rejects the request, this policy takes no tokens, or refunds them. Always `true` from a
+    /// [`Limiter`](crate::Limiter) in [shadow](crate::LimiterBuilder::shadow) mode.
     pub allowed: bool,
     /// The origin of the decision.
     pub source: Source,
@@ -43,7 +44,7 @@ pub struct Decision {
     pub granted: u64,
     /// The wait until the same request can pass, if no other request takes the tokens. Unless the [`Source`] notes
     /// otherwise, the wait is exact: the same request is rejected one nanosecond (or the backend clock's grain) before
-    /// its end, and allowed at its end. Zero if the request is allowed.
+    /// its end, and allowed at its end. Zero if this policy allows the request.
     ///
     /// `None` if the request can never pass: its cost is above the burst, or above the limit of an algorithm without a
     /// burst, or the quota is zero. With [`Source::Denied`], the wait is the time until the next probe of the backend,

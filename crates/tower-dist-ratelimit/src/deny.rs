@@ -29,10 +29,10 @@ const PLACES: usize = 4096;
 /// instance does not see refunds by other instances.
 const LONGEST: u64 = 1_000_000_000;
 
-/// Remembers the backend's rejections, and repeats them locally until their wait ends.
+/// Remembers the backend's rejections, and repeats them locally until their wait ends, for at most 1 s.
 ///
 /// In the backend, the wait of a rejection starts at the decision. Here it starts when the request is sent,
-/// which is earlier. So the wait ends no later here, and no request is rejected too long.
+/// which is earlier. So the wait ends no later here.
 pub(crate) struct DenyCache {
     inner: Arc<dyn Backend>,
     denials: Arc<Denials>,
@@ -108,7 +108,7 @@ impl Denials {
     }
 
     fn version(&self, tag: u64) -> &Version {
-        // Uses the upper bits, because the lower bits choose the place of a rejection.
+        // Any bits of the hash would do.
         let number = usize::try_from((tag >> 32) % PLACES as u64).unwrap_or_default();
         &self.versions[number]
     }

@@ -5,8 +5,8 @@
 //!
 //! # Algorithms
 //!
-//! The table lists the maximum that each algorithm admits, and the cost of a decision: its time in `Memory`, its round
-//! trips with a remote backend, and the bytes that a key takes there.
+//! The table lists the maximum that each algorithm admits, and the cost of a decision: its time in `Memory` or its
+//! round trips with a remote backend, and the bytes that a key takes.
 //!
 //! | algorithm | maximum in any window | use | [`Memory`] | `Redis` | `Memcached` | leased |
 //! |---|---|---|---|---|---|---|
@@ -31,33 +31,33 @@
 //! | backend | scope | use | a decision | drawback |
 //! |---|---|---|---|---|
 //! | [`Memory`] | one process | one process, or a part of the limit for each of several processes | never waits | N processes behind a load balancer admit N times the limit |
-//! | `Redis` (crate `tower-dist-ratelimit-redis`) | a fleet, by the server's clock | exact limits | waits for one round trip; 3 to 6 µs of server time, 0.2 µs for a hot key | a server to operate; a Cluster decides keys of different slots separately |
-//! | `Memcached` (crate `tower-dist-ratelimit-memcached`) | a fleet, mostly by each machine's clock | a server that exists already | waits for one or two round trips; 1 µs of server time per counter or value | if clocks differ by a time T, the fleet admits in addition what the limit allows in T; a full server evicts counts; contended buckets take more round trips |
-//! | `CasBackend` (feature `cas`) | a fleet, by each machine's clock | a database with compare-and-swap that exists already | waits for two round trips, one for a rejection | as with `Memcached`; writers of one key take turns |
+//! | `Redis` (crate `tower-dist-ratelimit-redis`) | a fleet, by the server's clock | exact limits | usually waits for one round trip; 3 to 6 µs of server time, 0.2 µs for a hot key | a server to operate; a Cluster decides keys of different slots separately |
+//! | `Memcached` (crate `tower-dist-ratelimit-memcached`) | a fleet, mostly by each machine's clock | a server that exists already | usually waits for one or two round trips; 1 µs of server time per counter or value | if clocks differ by a time T, the fleet admits in addition the tokens of a time T; a full server evicts counts; contended buckets take more round trips |
+//! | `CasBackend` (feature `cas`) | a fleet, by each machine's clock | a database with compare-and-swap that exists already | usually waits for two round trips, and for one if it is a rejection | as with `Memcached`; writers of one key take turns |
 //!
 //! # Consistency
 //!
-//! A remote backend takes a round trip per decision. The options, from the strictest to the loosest:
+//! A remote backend takes one or two round trips per decision. The options, from the strictest to the loosest:
 //!
 //! | option | round trips | over-admission | use |
 //! |---|---|---|---|
-//! | [`Exact`], the default | one per decision; concurrent decisions share a batch | none | a nearby backend, up to 100,000 decisions per second |
-//! | [`deny_cache`], on by default | none for a rejected key, until the backend would admit it and at most 1 s | none | clients that retry without a pause |
-//! | [`Leased`] | about 2 per lease time and hot key, in the background; above the limit, 1 per 16 requests | in any interval D, at most what the limit admits in D + the lease time | hot keys, and distant backends |
-//! | [`Eventual`] | 2 per interval and key | unbounded: in one interval, the limit times the number of instances | advisory limits |
+//! | [`Exact`], the default | one or two per decision; concurrent decisions share a batch | none | a nearby backend, up to 100,000 decisions per second |
+//! | [`deny_cache`], on by default | none if a rejected request is repeated before the backend would admit it, for at most 1 s | none | clients that retry without a pause |
+//! | [`Leased`] | about 2 per lease time, hot key and instance, usually in the background; above the limit, about 1 per 16 requests | in any interval D, at most the tokens that the limit admits in D + the lease time | hot keys, and distant backends |
+//! | [`Eventual`] | up to 2 per interval, key and instance | unbounded: in one interval, each instance can admit the whole limit | advisory limits |
 //!
-//! With leases, requests of a hot key spend tokens that the backend has already deducted. The instance requests the
-//! next lease before it has spent the last one, so no request waits while tokens remain. Choose a lease time of at
-//! least six round trips: 2 s for a backend that is 150 ms away. Near the limit leases shrink, and requests wait for
-//! the backend. Tokens that remain when a lease ends are lost; [`return_leases`](crate::Limiter::return_leases) returns
-//! them before an instance shuts down.
+//! With leases, requests of a hot key spend tokens that the backend has already deducted. The instance usually requests
+//! the next lease before it has spent the last one, so few requests wait. Choose a lease time of at least six round
+//! trips: 2 s for a round trip of 300 ms. Near the limit leases shrink, and more requests wait for the backend. Tokens
+//! that remain when a lease ends are lost. Before an instance shuts down,
+//! [`return_leases`](crate::Limiter::return_leases) returns a part of a bucket's tokens.
 //!
 #![doc = include_str!("../docs/leases.svg")]
 //!
 //! In a simulation (`figures leases` in the repository), 20 instances shared a bucket of 1,000 tokens per second with a
-//! burst of 100. They received three times the limit for a minute. Leases of 1 s never exceeded the limit in any
-//! second, with 0.06 round trips per decision. Eventual consistency at intervals of 1 s took 0.01 round trips, and
-//! admitted 2.7 times the limit in the worst second.
+//! burst of 100. They received three times the limit for a minute. With leases of 1 s, they never admitted more in a
+//! second than one bucket admits, with 0.06 round trips per decision. With eventual consistency at intervals of 1 s,
+//! they took 0.01 round trips, and admitted 2.7 times that number in the worst second.
 //!
 //! ```
 //! use std::{convert::Infallible, time::Duration};

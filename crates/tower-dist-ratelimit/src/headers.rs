@@ -26,21 +26,22 @@ pub(crate) const X_RATELIMIT: [HeaderName; 3] = [
 ///
 /// | parameter | meaning |
 /// |---|---|
-/// | `q` | the tokens that a client can use within a window: the limit, or the burst where that is larger |
+/// | `q` | the quota in tokens: the limit, or the burst if the burst is larger; the places of a leaky queue count as its burst |
 /// | `w` | the seconds in which `q` tokens come back, rounded up; left out below one second |
 /// | `r` | the remaining tokens, at most `q` |
-/// | `t` | the seconds until the bucket is full again; for a rejected request, until the same request can pass |
+/// | `t` | the seconds until the bucket is full again; for a policy that rejects the request, until the same request can pass |
 ///
-/// The example is a quota of 600 per minute with a burst of 100, so `r` is never above 100. `q / w` is the rate that a client can
-/// sustain: 5 per second with a burst of 10 are `q=10;w=2`.
+/// The example is a quota of 600 per minute with a burst of 100, so `r` is never above 100. `q / w` is about the rate
+/// that a client can sustain: 5 per second with a burst of 10 are `q=10;w=2`.
 ///
-/// The headers have one member per policy that applies and is not hidden. A response that no policy has counted has no such
-/// headers. Headers of the inner service stay. If the wait is known, a rejection has `Retry-After`, also without these headers;
-/// a gRPC rejection has its own hint.
+/// `RateLimit` has one member per policy that decided on the request and is not hidden. `RateLimit-Policy` usually
+/// names the same policies. A response has no such headers if no policy counted the request, or if the limit is a
+/// [shadow](crate::RateLimitLayerBuilder::shadow). Headers of the inner service stay. If the wait is known, a rejection
+/// has `Retry-After`, also without these headers; a gRPC rejection has its own hint.
 ///
 /// # Cost
 ///
-/// The values take one or two allocations, and the header map its own.
+/// The values usually take one or two allocations, and the header map its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum ResponseHeaders {
@@ -49,7 +50,8 @@ pub enum ResponseHeaders {
     Always,
     /// Rejections only.
     OnRejection,
-    /// Rejections, and responses when at most this share of the burst remains. The share is above 0 and at most 1.
+    /// Rejections, and responses when at most this share of a policy's burst remains. [Hidden](crate::Policy::hidden)
+    /// policies do not count. The share is above 0 and at most 1.
     NearLimit(f64),
     /// No response.
     Never,
@@ -98,8 +100,7 @@ pub(crate) fn state<'a>(
     text.finish()
 }
 
-/// Returns the numbers of one policy for the headers of [`X_RATELIMIT`]. `most` is the maximum number of tokens that a client
-/// can use.
+/// Returns the numbers of one policy for the headers of [`X_RATELIMIT`]. `most` is the number for the limit.
 pub(crate) fn x_ratelimit(most: u64, decision: &Decision) -> [Option<u64>; 3] {
     let reset = wait(decision).map(whole_seconds);
     [Some(most), Some(decision.remaining), reset]

@@ -22,7 +22,8 @@ use crate::{
 /// A user's function that returns whether a request is exempt.
 pub(crate) type Exempt = Box<dyn Fn(RequestParts<'_>) -> bool + Send + Sync>;
 
-/// Refunds a request if a user's function asks for it. The argument is the response, or `None` if the inner service failed.
+/// Refunds a request if a user's function returns `true`. The second argument is the response, or `None` if the inner
+/// service failed.
 pub(crate) type RefundWhen = Box<dyn Fn(&RateLimitHandle, Option<ResponseHead<'_>>) + Send + Sync>;
 
 /// The settings and the state of one HTTP layer, shared by all its services.
@@ -68,7 +69,8 @@ impl HttpLimits {
         report.then(|| Stamp::new(self, decided)).flatten()
     }
 
-    /// Inserts a handle into a request that passes, if the layer has handles. Returns the remaining work on the response.
+    /// Inserts a handle into a request that passes, if the layer has handles. Returns the remaining work on the
+    /// response.
     #[inline]
     pub(crate) fn follow_up<B>(
         self: &Arc<Self>,

@@ -1,4 +1,4 @@
-//! Keys of requests. A policy keeps one count per key.
+//! Keys of HTTP requests. A policy keeps one count per key.
 //!
 //! | key | function |
 //! |---|---|

@@ -29,14 +29,16 @@
 //! # }
 //! ```
 //!
-//! - **Exact.** [`retry_after`](Decision::retry_after) is the time until a rejected request can pass. In
-//!   [`Memory`](backend::Memory), that time is exact to the nanosecond. A rejection charges nothing. Rounding errors do
-//!   not add up, however long the process runs.
-//! - **All or nothing.** Several policies are decided together. If one of them rejects a request, no policy is charged.
+//! - **Exact.** [`retry_after`](Decision::retry_after) is the time until a rejected request can pass, if no other
+//!   request takes its tokens. In [`Memory`](backend::Memory) with [`Consistency::Exact`], that time is exact to the
+//!   nanosecond. A rejection by a quota charges nothing. With a fixed quota, rounding errors do not add up, however
+//!   long the process runs.
+//! - **All or nothing.** Several policies are decided together. If one of them rejects a request, the other policies
+//!   are not charged, or refund their charges.
 //! - **Cheap.** In [`Memory`](backend::Memory), a single token bucket with a fixed quota takes no lock for a known key.
 //!   Without response headers, it usually allocates nothing.
 //! - **Standard.** A request over its limit usually gets status 429 with `Retry-After`, a problem document and the
-//!   IETF's `RateLimit` headers. For gRPC it gets `RESOURCE_EXHAUSTED` with `RetryInfo`.
+//!   IETF's `RateLimit` headers. For gRPC it usually gets `RESOURCE_EXHAUSTED` with `RetryInfo`.
 //!
 //! # Settings
 //!
@@ -82,8 +84,8 @@
 //! struct Mail { to: String }
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // A provider accepts 10 mails per second. Calls wait for their turn, in order. A call that would wait for more than
-//! // 5 seconds fails, usually immediately.
+//! // A provider accepts 10 mails per second, with a burst of 10. Mails to one address wait for their turn, in order. A
+//! // call that would wait for more than 5 seconds fails, usually immediately.
 //! let layer = CallLimitLayer::builder(Memory::default())
 //!     .limit(Policy::new("provider", Quota::per_second(10)))
 //!     .limit(Policy::new("per-address", Quota::per_minute(2)).by_request(|mail: &Mail| mail.to.clone()))
@@ -105,7 +107,8 @@
 //! Place the layer outside timeouts, concurrency limits and buffers, so that rejected requests do not occupy them.
 //! Place it inside authentication if a key depends on the user. Retries of your clients count as requests. Place a
 //! [`ThrottleLayer`] inside your own retry layer, so that each retry waits for its turn. If the throttle rejects a
-//! call, `tower-jitter-retry` waits for the rejection's `retry_after` before it retries the call.
+//! call, `tower-jitter-retry` waits at least for the rejection's `retry_after` before it retries the call. By default,
+//! it does not retry a rejection without a `retry_after`.
 //!
 //! All services and clones of one layer share its counts, also in frameworks that call `layer` more than once.
 //!
@@ -117,15 +120,15 @@
 //! open, one request at a time probes the backend. [`FailureMode`] decides the requests that meet a failure or an open
 //! circuit:
 //!
-//! | [`FailureMode`] | a request | client sees |
+//! | [`FailureMode`] | a request | client sees by default |
 //! |---|---|---|
 //! | [`Local`](FailureMode::Local), the default | is decided by this instance, with its share of each quota | the usual response if allowed; 503, or `UNAVAILABLE`, if rejected |
 //! | [`Closed`](FailureMode::Closed) | is rejected | 503, or `UNAVAILABLE` |
 //! | [`Open`](FailureMode::Open) | passes | the response without `RateLimit` headers |
 //!
 //! With the default of one instance, a fleet of N instances admits up to N times the limit during an outage.
-//! [`Decision::source`] names the source of a decision. [`Event::BackendFailed`] reports each request that the failure
-//! mode decides.
+//! [`Decision::source`] names the source of a decision. [`Event::BackendFailed`] reports each request that meets a
+//! failure or an open circuit.
 //!
 //! A service can start during an outage: `Redis::connect_lazy` and `Memcached::connect_lazy` return immediately and
 //! connect in the background.
@@ -136,8 +139,8 @@
 //! - `axum-08`: [`key::peer_addr`] reads axum 0.8's `ConnectInfo`; adds `key::matched_path`.
 //! - `tonic-014`: [`key::peer_addr`] reads tonic 0.14's `TcpConnectInfo`. tonic's server enables HTTP/1 and HTTP/2 in
 //!   hyper for every server of the same build.
-//! - `tracing`: `TracingObserver`; log lines for a missing key, a late quota look-up, a lost correction and changes
-//!   of the circuit.
+//! - `tracing`: `TracingObserver`; log lines for a missing key, a late quota look-up, a correction that a backend has
+//!   lost, and changes of the circuit.
 //! - `metrics`: `MetricsObserver`.
 //! - `toolkit`: `backend::toolkit`, for authors of a backend over a network.
 //! - `cas`: `backend::CasBackend`, which turns any store with compare-and-swap into a backend. Includes `toolkit`.

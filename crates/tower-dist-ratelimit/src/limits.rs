@@ -31,7 +31,7 @@ use crate::{
 pub(crate) struct Limits {
     pub(crate) backend: Arc<dyn Backend>,
     /// The fast path: decides directly in a [`Memory`], if the limit has a single policy without dynamic quotas, leases
-    /// or eventual decisions. It never fails.
+    /// or eventual decisions. The fast path never fails.
     single: Option<SinglePolicy>,
     /// The leases on top of the backend, if the consistency is leased.
     leasing: Option<Arc<Leasing>>,
@@ -50,19 +50,19 @@ pub(crate) struct Settings {
     pub(crate) failure_mode: FailureMode,
     pub(crate) timeout: Duration,
     consistency: Consistency,
-    /// Wraps the backend for the consistency. `None` if the user sets no consistency. The setter alone names the function, so
-    /// a binary without a call of the setter contains neither leases nor eventual decisions.
+    /// Wraps the backend for the consistency. `None` if the user sets no consistency. The setter alone names the
+    /// function, so a binary without a call of the setter contains neither leases nor eventual decisions.
     wrap: Option<Wrap>,
-    /// Builds the guard of a backend that can fail. `None` for a backend in this process, unless the user sets a consistency. A
-    /// binary in which it is always `None` contains neither the failure modes nor the deny cache.
+    /// Builds the guard of a backend that can fail. `None` for a backend in this process, unless the user sets a
+    /// consistency. A binary in which it is always `None` contains neither the failure modes nor the deny cache.
     guard: Option<NewGuard>,
     pub(crate) deny_cache: bool,
     pub(crate) shadow: bool,
     pub(crate) emitter: Emitter,
 }
 
-/// Puts leases or eventual decisions on top of a backend. The ids are the backend's ids of the policies, and the duration is
-/// the timeout of the backend.
+/// Puts leases or eventual decisions on top of a backend. The ids are the backend's ids of the policies, and the
+/// duration is the timeout of the backend.
 type Wrap = fn(
     Consistency,
     Arc<dyn Backend>,
@@ -175,7 +175,7 @@ impl Settings {
             // The local copy of the counts is a memory, which can reject a policy, too.
             register(&Memory::default(), &policies)?;
         }
-        // Registration is the last step that can fail, so a failed build has registered nothing.
+        // All settings are checked before the registration, so a failed build has registered nothing.
         let ids = register_checked(&*backend, &policies)?;
         if self.deny_cache && backend.is_remote() {
             backend = guard.cache(backend, &policies, &ids);

@@ -13,7 +13,7 @@ use crate::{Decided, Rejection, backend::BackendError};
 
 /// Receives the events of a rate limit.
 ///
-/// `on_event` runs on the task that makes the decision, so it should return quickly. It may run concurrently for
+/// `on_event` usually runs on the task of the request, so it should return quickly. It may run concurrently for
 /// different requests. An `Arc` of an observer is an observer, too, and so is a pair of observers.
 ///
 /// Each request causes exactly one of [`Allowed`](Event::Allowed), [`Rejected`](Event::Rejected),
@@ -23,7 +23,7 @@ use crate::{Decided, Rejection, backend::BackendError};
 ///
 /// # Cost
 ///
-/// Without an observer, one comparison per request.
+/// Without an observer, about one comparison per request.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -86,11 +86,12 @@ pub enum Event<'a> {
     /// A request passes only because the limit is a [shadow](crate::RateLimitLayerBuilder::shadow). A limit that is
     /// enforced would reject the request, or make it wait in a [`Throttle`](crate::Throttle).
     Shadowed(Rejection<'a>),
-    /// The backend failed or was late, or the circuit breaker is open. [`FailureMode`](crate::FailureMode) decides on
-    /// the request instead. Another event with the request's outcome follows.
+    /// The backend failed or was late, a [quota look-up](crate::Policy::quota_by_async) was late, or the circuit
+    /// breaker is open. [`FailureMode`](crate::FailureMode) decides on the request instead. Except for a
+    /// [peek](crate::Limiter::peek), another event with the request's outcome follows.
     BackendFailed(&'a BackendError),
-    /// The circuit breaker opened after too many failures. This error is the last of them. From now on, only probes
-    /// reach the backend.
+    /// The circuit breaker opened after too many failures. This error is the last of them. Until the circuit closes,
+    /// requests reach the backend only as probes.
     CircuitOpened(&'a BackendError),
     /// A probe succeeded and closed the circuit breaker.
     CircuitClosed,

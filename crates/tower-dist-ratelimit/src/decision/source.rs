@@ -1,6 +1,7 @@
 /// The origin of a [`Decision`](crate::Decision). All decisions on a request have the same source.
 ///
-/// The last three are the [failure modes](crate::FailureMode), used when the backend fails and shortly after.
+/// The last three are the [failure modes](crate::FailureMode), used when the backend or a quota look-up fails, and
+/// shortly after.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -36,14 +37,14 @@ pub enum Source {
     Eventual,
     /// This process: the backend recently rejected a request of at most this cost, and [would reject
     /// again](crate::RateLimitLayerBuilder::deny_cache). `remaining` is from that rejection. `retry_after` can be too
-    /// long, by the time that the backend's answer took. For a request of a higher cost under a window or a log, it can
-    /// be too short.
+    /// long, by up to the time that the backend's answer took. For a request of a higher cost under a window or a log,
+    /// it can be too short.
     DenyCache,
-    /// This process without the backend, by [`FailureMode::Local`](crate::FailureMode::Local). The numbers refer to this
-    /// process's share of the quota.
+    /// This process without the backend, by [`FailureMode::Local`](crate::FailureMode::Local). The numbers refer to
+    /// this process's share of the quota.
     Local,
-    /// No counter: [`FailureMode::Open`](crate::FailureMode::Open) allowed the request. No tokens were taken.
-    /// `remaining` and `reset_after` are unknown and reported as zero.
+    /// No counter: [`FailureMode::Open`](crate::FailureMode::Open) allowed the request. A late backend may have charged
+    /// it nevertheless. `remaining` and `reset_after` are unknown and reported as zero.
     Allowed,
     /// No counter: [`FailureMode::Closed`](crate::FailureMode::Closed) rejected the request. `remaining` and
     /// `reset_after` are unknown and reported as zero.

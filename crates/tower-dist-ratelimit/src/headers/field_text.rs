@@ -5,7 +5,7 @@ pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
 /// The text of a header: a number, or a list of a structured field whose members have parameters.
 ///
-/// By default every response needs such a text, so the code avoids `format!` and `SmallVec`, which take several times
+/// By default most responses need such a text, so the code avoids `format!` and `SmallVec`, which take several times
 /// as long.
 pub(super) struct FieldText {
     inline: [u8; 128],

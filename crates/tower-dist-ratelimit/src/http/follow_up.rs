@@ -23,7 +23,8 @@ pub(super) struct Refund {
 }
 
 impl FollowUp {
-    /// Refunds the request if `refund_when` returns `true` for its response. `None` means that the inner service failed.
+    /// Refunds the request if `refund_when` returns `true` for its response. `None` means that the inner service
+    /// failed.
     pub(crate) fn answered(&mut self, response: Option<ResponseHead<'_>>) {
         if let Some(Refund { http, handle }) = self.refund.take().map(|refund| *refund)
             && let Some(refund_when) = &http.answers.refund_when

@@ -21,7 +21,7 @@ impl<'a> ResponseHead<'a> {
         self.status
     }
 
-    /// The headers. They include `grpc-status` if a gRPC call failed before its first message.
+    /// The headers. They include `grpc-status` if a gRPC service returned an error in place of a response.
     #[must_use]
     pub fn headers(&self) -> &'a HeaderMap {
         self.headers

@@ -15,7 +15,8 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Returns `None` if no policy decided, if all policies are hidden, or if the failure mode decided without a count.
+    /// Returns `None` if no policy decided, if all policies that decided are hidden, or if the failure mode decided
+    /// without a count.
     pub(super) fn new(http: &HttpLimits, decided: Decided<'_>) -> Option<Self> {
         if !decided.has_counted() {
             return None;
@@ -58,8 +59,8 @@ impl Stamp {
     }
 }
 
-/// Returns the maximum number of tokens that a client can use. If this instance decided with its share of the quota, this is the
-/// limit of the share.
+/// Returns the number for `X-RateLimit-Limit`: the limit, or the burst if the burst is larger. If this instance decided
+/// with its share of the quota, returns the limit of the share.
 fn most(http: &HttpLimits, asked: &PolicyCharge, decision: &Decision) -> u64 {
     let rule = &http.limits.rules[asked.rule];
     let quota = rule.quota(asked);

@@ -14,10 +14,10 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// One key per client address, also behind trusted proxies: a host in IPv4, a /64 network in IPv6.
 ///
-/// Each proxy appends the address of its own peer to the header. So the limit starts with the [peer](super::peer_addr()) of
-/// the connection, and then reads the header from the right. While an address belongs to a trusted proxy, the limit moves
-/// on to the address that this proxy appended. The first untrusted address is the client. A client can forge only entries
-/// further left, and the limit never reads these.
+/// Each proxy appends the address of its own peer to the header. So the limit starts with the
+/// [peer](super::peer_addr()) of the connection, and then reads the header from the right. While an address belongs to
+/// a trusted proxy, the limit moves on to the address that this proxy appended. The first untrusted address is the
+/// client. An untrusted client can forge only entries further left, and these never become its key.
 ///
 /// An entry that is not an address (`unknown`, an obfuscated name, garbage) ends the search. The request then
 /// counts for the trusted proxy that appended the entry. If all addresses are trusted, the leftmost one is the

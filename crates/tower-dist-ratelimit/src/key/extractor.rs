@@ -26,11 +26,11 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// then discarded.
     fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()>;
 
-    /// Checks the extractor's settings once, when the limit is built.
+    /// Checks the extractor's settings when the limit is built.
     ///
     /// # Errors
     ///
-    /// An invalid setting, with which no request can have a key.
+    /// An invalid setting, such as an invalid name of a header.
     ///
     /// # Default
     ///
@@ -41,8 +41,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// Returns an explanation of how to configure the server, for a key that every request should have.
     ///
-    /// With a hint, the policy's default for requests without the key is [`MissingKey::Error`](crate::MissingKey::Error):
-    /// status 500, with the hint in the response and once in the log.
+    /// With a hint, the policy's default for requests without the key is
+    /// [`MissingKey::Error`](crate::MissingKey::Error): usually status 500, with the hint in the response. With the
+    /// `tracing` feature, the log has the hint once, too.
     ///
     /// # Default
     ///

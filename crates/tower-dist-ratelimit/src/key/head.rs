@@ -2,7 +2,7 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 /// A borrowed view of a request without its body, the input of keys and costs.
 ///
-/// The view copies nothing. It does not name the body's type, so closures over it need no type annotation.
+/// The view copies nothing. It does not name the body's type, so closures over it usually need no type annotation.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestParts<'a> {
     method: &'a Method,

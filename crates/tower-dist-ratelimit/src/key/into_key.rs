@@ -4,12 +4,12 @@ use http::HeaderValue;
 
 use super::KeySink;
 
-/// A value that can be a key: text (`&str`, `String`), bytes (`&[u8]`), any integer, an `IpAddr`, a `HeaderValue`, a tuple
-/// of two to four of these, and an `Option` of these.
+/// A value that can be a key: text (`&str`, `String`), bytes (`&[u8]`), any integer, an `IpAddr`, a `HeaderValue`, a
+/// tuple of two to four of these, and an `Option` of these.
 ///
 /// - `None`, also inside a tuple, is a missing key.
-/// - An `IpAddr` stands for one subscriber. An IPv6 address counts as its /64 network, the least that a subscriber gets
-///   (RFC 6177). An IPv4-mapped IPv6 address counts as the IPv4 address.
+/// - An IPv6 address counts as its /64 network, which usually belongs to one subscriber (RFC 6177). An IPv4-mapped IPv6
+///   address counts as the IPv4 address.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota};

@@ -10,13 +10,13 @@ use super::{IntoKey, KeyExtractor, KeySink, RequestParts};
 /// |---|---|
 /// | axum's `ConnectInfo<SocketAddr>` | feature `axum-08`; serve the router with `into_make_service_with_connect_info::<SocketAddr>()` |
 /// | axum's `MockConnectInfo<SocketAddr>`, for tests | feature `axum-08` |
-/// | tonic's `TcpConnectInfo` | feature `tonic-014`; tonic's server inserts it, except with TLS |
+/// | tonic's `TcpConnectInfo` | feature `tonic-014`; tonic's server inserts it for TCP connections, with or without tonic's own TLS |
 /// | `SocketAddr` | a layer of yours inserts it |
 ///
-/// Without an address the server is misconfigured: the limit rejects the request with status 500 (gRPC: `INTERNAL`). The
-/// response names the ways to provide an address, and so does one error in the log with the `tracing` feature. Set
-/// [`MissingKey::Shared`](crate::MissingKey::Shared) if all requests without an address should share one bucket, for
-/// example behind a Unix socket.
+/// A request without an address means that the server is misconfigured. By default, the limit rejects it with status
+/// 500 (gRPC: `INTERNAL`). The response names the ways to provide an address, and so does one error in the log with the
+/// `tracing` feature. Set [`MissingKey::Shared`](crate::MissingKey::Shared) if all requests without an address should
+/// share one bucket, for example behind a Unix socket.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -80,7 +80,7 @@ pub(super) fn peer(head: RequestParts<'_>) -> Option<IpAddr> {
     #[cfg(feature = "tonic-014")]
     if let Some(info) = extensions
         .get::<tonic::transport::server::TcpConnectInfo>()
-        // Tonic knows no address on a Unix socket, for example. A layer may then have inserted a `SocketAddr`.
+        // Tonic has no address if the system no longer knows the peer. A layer may then have inserted a `SocketAddr`.
         && let Some(peer) = info.remote_addr()
     {
         return Some(peer.ip());

@@ -7,14 +7,14 @@ use std::{fmt, ops::Range};
 ///
 /// # Cost
 ///
-/// The keys of a request share 128 bytes on the stack. Longer keys move to the heap until the decision is made. A key
-/// from the request's head is at most as long as the server allows the head to be.
+/// The keys of a request share 128 bytes inside the sink. Longer keys move to the heap. The server's limit on the size
+/// of a request's head also limits keys from the head.
 ///
 /// The `Debug` output omits the keys, which are often secrets.
 pub struct KeySink {
     /// An array, because filling a `SmallVec` takes longer than hashing the key.
     inline: [Word; 16],
-    /// All words if `inline` is too small for them, otherwise empty.
+    /// All words if `inline` was too small for them, otherwise empty.
     heap: Vec<Word>,
     /// Number of words.
     len: usize,
@@ -66,9 +66,9 @@ impl KeySink {
 
     /// Adds a part, which can be any bytes of any length.
     ///
-    /// The last word of a part holds the remaining bytes, at most seven, and their number in its highest byte. After each
-    /// part except the first follows its length, whose highest byte is zero. So a key can be read backwards in only one
-    /// way. A key of one part, the usual case, needs no length.
+    /// The last word of a part holds the remaining bytes, at most seven, and their number in its highest byte. After
+    /// each part except the first follows its length, whose highest byte is zero. So a key can be read backwards in
+    /// only one way. A key of one part, the usual case, needs no length.
     #[inline]
     pub fn part(&mut self, bytes: &[u8]) {
         let follows = self.len > self.start;
@@ -99,8 +99,8 @@ impl KeySink {
         self.heap.push(word);
     }
 
-    /// Runs `write`. Returns the range of the key's bytes, and whether the key was found. A missing key has no bytes, unlike
-    /// every key with a part.
+    /// Runs `write`. Returns the range of the key's bytes, and whether the key was found. A missing key has no bytes,
+    /// unlike every key with a part.
     #[inline]
     pub(crate) fn key(
         &mut self,
@@ -139,8 +139,8 @@ impl KeySink {
     }
 }
 
-/// Returns a word of the bytes after the last whole word, and of their number. The highest bit distinguishes the word from a
-/// length.
+/// Returns a word of the bytes after the last whole word, and of their number. The highest bit distinguishes the word
+/// from a length.
 #[inline]
 fn last_word(bytes: &[u8]) -> u64 {
     let (_, rest) = bytes.as_chunks::<8>();

@@ -6,7 +6,8 @@ use crate::BuildError;
 /// One key per value of the header with this name. A request without the header has no key.
 ///
 /// If the header occurs more than once, its first value counts. The client writes the value, so use a header that has
-/// been verified before the limit, such as an API key. Otherwise a client gets a fresh bucket for every value it invents.
+/// been verified before the limit, such as an API key. Otherwise a client gets a fresh bucket for every value it
+/// invents.
 ///
 /// # Errors
 ///
@@ -44,8 +45,8 @@ impl KeyExtractor for Header {
 
 /// One key per bearer token (RFC 6750, section 2.1). A request without a token has no key.
 ///
-/// The backend receives the first 128 bits of the token's BLAKE3 hash, so no backend, dump or log contains the token.
-/// The hash is the same on every machine.
+/// The backend receives only the first 128 bits of the token's BLAKE3 hash, never the token. The hash is the same on
+/// every machine.
 ///
 /// The token is not validated here. Place the limit inside the authentication layer; otherwise a client gets a fresh
 /// bucket for every token it invents.

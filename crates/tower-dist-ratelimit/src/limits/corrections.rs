@@ -8,8 +8,9 @@ use crate::{
 };
 
 impl Limits {
-    /// Changes charges by `delta` tokens. `source` is the source of their decisions: the change goes to this process's share or
-    /// to the backend. Each charge comes with the index of its policy. If the circuit is open, the backend is not called.
+    /// Changes charges by `delta` tokens. `source` is the source of their decisions: the change goes to this process's
+    /// share or to the backend. Each charge comes with the index of its policy. If the circuit is open, the backend is
+    /// not called.
     pub(crate) fn settle(
         &self,
         source: Source,

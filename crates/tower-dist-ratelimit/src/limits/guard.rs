@@ -199,7 +199,7 @@ impl Failover {
 
     /// If this process has recently returned to the backend, reports the tokens that it has admitted alone for the
     /// request's keys. While other processes may still decide alone, also charges the request to this process's share.
-    /// Returns `None` if the share is exhausted.
+    /// Returns `None` if the share lacks tokens for the request.
     fn recover(&self, limits: &Limits, check: &mut Check, permit: Permit) -> Option<Permit> {
         let is_probe = matches!(permit, Permit::Probe(_));
         let Some((fallback, is_shared)) = self.recovering().filter(|_| !is_probe) else {

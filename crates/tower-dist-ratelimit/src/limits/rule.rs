@@ -102,8 +102,8 @@ impl Rule {
         self.without_key().map(|()| key)
     }
 
-    /// Returns the quota in force for the key of a charge: its dynamic quota, within the bounds of the algorithm, or the policy's
-    /// quota.
+    /// Returns the quota in force for the key of a charge: its dynamic quota, within the bounds of the algorithm, or
+    /// the policy's quota.
     pub(crate) fn quota(&self, asked: &PolicyCharge) -> Quota {
         let own = self.policy.quota();
         let kept = |quota| self.policy.algorithm().kept(quota, own);

@@ -14,7 +14,7 @@ use crate::{Reason, Rejection, backend::CircuitOpen};
 /// |---|---|---|---|
 /// | `ratelimit_requests_total` | counter | `name`, `outcome` | requests, by outcome |
 /// | `ratelimit_rejections_total` | counter | `name`, `reason`, `policy` | rejections, real or shadowed: one per rejecting policy |
-/// | `ratelimit_backend_failures_total` | counter | `name`, `kind` | requests that the backend did not decide |
+/// | `ratelimit_backend_failures_total` | counter | `name`, `kind` | times that the backend did not decide a request |
 /// | `ratelimit_backend_changes_total` | counter | `name`, `circuit` | times that the circuit breaker opened or closed |
 /// | `ratelimit_wait_seconds` | histogram | `name` | wait of a request in a `Throttle` or a leaky queue, in seconds |
 ///
@@ -24,7 +24,7 @@ use crate::{Reason, Rejection, backend::CircuitOpen};
 /// | `outcome` | `allowed`, `rejected`, `shadowed`, `cancelled` |
 /// | `reason` | `quota`, `missing_key`, `misconfigured`, `backend`, `reduced_capacity`, `queue_full`, `too_long` |
 /// | `policy` | the name of the rejecting policy; empty if no policy's count caused the rejection |
-/// | `kind` | `late` (timeout), `error`, or `open` (the circuit breaker is open) |
+/// | `kind` | `late` (timeout of the backend or of a quota look-up), `error`, or `open` (the circuit breaker is open) |
 /// | `circuit` | `opened`, `closed` |
 ///
 /// Keys are not labels, because there are too many of them.
@@ -34,8 +34,8 @@ use crate::{Reason, Rejection, backend::CircuitOpen};
 ///
 /// # Cost
 ///
-/// Each request takes one look-up in the recorder, and an allocation for the labels. A rejection takes one more look-up
-/// per rejecting policy, with an allocation for the labels and one for the policy's name.
+/// Each change of a counter or histogram takes a look-up in the recorder, and an allocation for the labels. The name of
+/// a rejecting policy takes one more allocation.
 ///
 /// ```
 /// use std::convert::Infallible;

@@ -4,13 +4,13 @@ use super::{Event, Observer};
 
 /// Writes events as log lines with [`tracing`](https://docs.rs/tracing).
 ///
-/// The target is `tower_dist_ratelimit`. An allowed request writes no line.
+/// The target is `tower_dist_ratelimit`. The outcome `Allowed` writes no line.
 ///
 /// | line | level | fields |
 /// |---|---|---|
 /// | `rejected` | DEBUG | `reason`; `violated` policies; `retry_after_ms`, if the wait is known and helps |
 /// | `would have been rejected` | INFO | the same, if the limit is a [shadow](crate::RateLimitLayerBuilder::shadow) |
-/// | `undecided`: the backend failed, so the failure mode decides | DEBUG | `error` of the backend |
+/// | `undecided`: the failure mode decides instead of the backend | DEBUG | `error` of the backend or of the quota look-up |
 /// | `waited` | DEBUG | `waited_ms`, the wait in a throttle or a leaky queue |
 /// | `cancelled` | DEBUG | |
 ///

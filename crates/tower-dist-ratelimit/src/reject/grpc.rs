@@ -11,15 +11,15 @@ use super::{Reason, Rejection, RejectionResponse};
 /// |---|---|
 /// | quota | 8 `RESOURCE_EXHAUSTED` |
 /// | missing key | 3 `INVALID_ARGUMENT` |
-/// | missing key because of a misconfigured server | 13 `INTERNAL`, with the [hint](Rejection::hint) |
-/// | failed backend, or too few tokens in this instance's [share](crate::FailureMode::Local) while the backend fails | 14 `UNAVAILABLE` |
+/// | missing key because of a misconfigured server | 13 `INTERNAL`, with the [hint](Rejection::hint) if the key has one |
+/// | failed backend, or too few tokens in this instance's [share](crate::FailureMode::Local) during or after a failure | 14 `UNAVAILABLE` |
 ///
 /// Two headers tell the client how long to wait, if the wait is known or waiting does not help:
 ///
-/// - `grpc-retry-pushback-ms` is the wait in milliseconds (gRFC A6), or -1 if waiting does not help. The value -1 stops the
-///   client's retries.
-/// - `grpc-status-details-bin` contains the wait as a `google.rpc.RetryInfo`, and the policies that rejected
-///   the request as a `QuotaFailure`, except [hidden](crate::Policy::hidden) ones.
+/// - `grpc-retry-pushback-ms` is the wait in milliseconds (gRFC A6), or -1 if waiting does not help. The value -1 stops
+///   the client's retries.
+/// - `grpc-status-details-bin` contains the wait, if there is one, as a `google.rpc.RetryInfo`. It contains the
+///   policies that rejected the request as a `QuotaFailure`, except [hidden](crate::Policy::hidden) ones.
 ///
 /// The body type must have an empty `Default`, as tonic's has.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,7 +61,8 @@ impl<B: Default> RejectionResponse<B> for GrpcRejection {
     }
 }
 
-/// Percent-encodes a text. Returns an empty text if it has characters that a header cannot hold.
+/// Percent-encodes the percent signs of a text. Returns an empty text if `message` has characters that a header cannot
+/// hold.
 fn message_field(message: &str) -> HeaderValue {
     HeaderValue::from_str(&message.replace('%', "%25")).unwrap_or(HeaderValue::from_static(""))
 }

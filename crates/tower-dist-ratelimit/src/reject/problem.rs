@@ -3,7 +3,8 @@ use bytes::Bytes;
 use super::Reason;
 use crate::headers::quote;
 
-/// Builds the document of a rejection by the quota of one policy. This is the usual case, so it is built once and cloned.
+/// Builds the document of a rejection by the quota of one policy. This is the usual case, so the document is built once
+/// and cloned.
 pub(crate) fn over_quota(quoted: &str) -> Bytes {
     let shared = Bytes::from(write(Reason::Quota, None, [quoted].into_iter()));
     // The first clone allocates the shared counter, so no request has to.

@@ -8,16 +8,17 @@ pub enum Reason {
     Quota,
     /// The request lacks a key, and its policy [rejects](crate::MissingKey::Reject) such requests.
     MissingKey,
-    /// The request lacks a key that every request should have, so the server is misconfigured. The
-    /// [hint](crate::Rejection::hint) explains how to configure it.
+    /// The request lacks a key that every request should have, so the server is misconfigured. If the key has a
+    /// [hint](crate::Rejection::hint), the hint explains how to configure the server.
     Misconfigured,
-    /// The backend did not decide, and the limit [fails closed](crate::FailureMode::Closed).
+    /// Neither the backend nor this instance decided, usually because the limit
+    /// [fails closed](crate::FailureMode::Closed).
     Backend,
     /// The backend did not decide, and this instance's [share](crate::FailureMode::Local) lacks tokens for the request.
     ReducedCapacity,
     /// The queue of a [`Throttle`](crate::Throttle) is full.
     QueueFull,
-    /// The request would wait longer than the maximum wait of a [`Throttle`](crate::Throttle).
+    /// The wait of the request exceeds the maximum wait of a [`Throttle`](crate::Throttle).
     TooLong,
 }
 

@@ -64,7 +64,7 @@ impl<'a> Rejection<'a> {
         rules.filter(|rule| !rule.policy.hidden)
     }
 
-    /// The decisions of all policies, including policies that allowed the request.
+    /// The decisions of all policies that decided, including policies that allowed the request.
     #[must_use]
     pub fn decided(&self) -> Decided<'a> {
         self.decided

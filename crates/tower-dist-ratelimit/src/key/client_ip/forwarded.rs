@@ -4,7 +4,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::node::address;
 
-/// The addresses in a header, from left to right. `None` is an entry without an address.
+/// The addresses in one line of the header, from left to right. `None` is an entry without an address.
 type Hops = SmallVec<[Option<IpAddr>; 4]>;
 
 /// Reads one line of `Forwarded` (RFC 7239).
@@ -37,8 +37,8 @@ impl<'a> Unread<'a> {
         }
     }
 
-    /// Reads an element such as `for=192.0.2.1;proto=https`. Returns `Some(None)` for an element without an address, and
-    /// `None` for a syntax error.
+    /// Reads an element such as `for=192.0.2.1;proto=https`. Returns `Some(None)` for an element without an address,
+    /// and `None` for a syntax error.
     fn element(&mut self) -> Option<Option<IpAddr>> {
         let mut hop = None;
         loop {

@@ -1,7 +1,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Reads the address of a node (RFC 7239, section 6), the form that proxies also write to `X-Forwarded-For`: an address with
-/// or without a port. An IPv6 address with a port is in brackets. `None` for `unknown`, an obfuscated name and garbage.
+/// Reads the address of a node (RFC 7239, section 6), the form that proxies also write to `X-Forwarded-For`: an address
+/// with or without a port. An IPv6 address with a port is in brackets. `None` for `unknown`, an obfuscated name and
+/// garbage.
 pub(super) fn address(text: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(text).ok()?;
     if let Some(text) = text.strip_prefix('[') {
@@ -17,7 +18,7 @@ pub(super) fn address(text: &[u8]) -> Option<IpAddr> {
     is_port(port).then_some(address.parse::<Ipv4Addr>().ok()?.into())
 }
 
-/// Returns whether a text is a port number, or an obfuscated name of a port.
+/// Returns whether a text has the form of a port: up to five digits, or an obfuscated name.
 fn is_port(text: &str) -> bool {
     let name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     match text.strip_prefix('_') {

@@ -29,7 +29,7 @@ use crate::BuildError;
 #[must_use]
 pub struct TrustedProxies {
     networks: Vec<IpNet>,
-    /// The first text that is not a network.
+    /// The first text that is neither a network nor an address.
     wrong: Option<String>,
     pub(super) forwarded: bool,
 }
@@ -61,8 +61,8 @@ impl TrustedProxies {
         .fold(Self::none(), Self::cidr)
     }
 
-    /// Also trusts a network such as `10.0.0.0/8` or `2001:db8::/32`, or a single address. An IPv4-mapped IPv6 network such as
-    /// `::ffff:10.0.0.0/104` is the IPv4 network.
+    /// Also trusts a network such as `10.0.0.0/8` or `2001:db8::/32`, or a single address. An IPv4-mapped IPv6 network
+    /// such as `::ffff:10.0.0.0/104` is the IPv4 network.
     pub fn cidr(mut self, network: &str) -> Self {
         let address = || network.parse::<IpAddr>().map(IpNet::from);
         match network.parse().or_else(|_| address()) {
