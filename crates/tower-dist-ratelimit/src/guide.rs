@@ -24,7 +24,7 @@
 //! ns instead of 90. With [quotas per key](crate::Policy::quota_by), a bucket in `Memory` takes 105 ns and 100 B. The
 //! HTTP layer adds 130 ns to the inner service. With response headers it adds 270 ns and 3 allocations, and for a
 //! rejection 360 ns and 5. The repository's `benches` measured the times on one machine, where reading the clock takes
-//! 23 ns of each. Tests verify bytes and round trips.
+//! 23 ns of each. Tests verify the bytes in `Memory`.
 //!
 //! # Backends
 //!

@@ -79,7 +79,7 @@ impl<T: Observer + ?Sized> Observer for Arc<T> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A request passes. It has no decisions if no policy applies to it.
+    /// A request passes. The event has no decisions if no policy applies to the request.
     Allowed(Decided<'a>),
     /// A request is rejected.
     Rejected(Rejection<'a>),
@@ -95,9 +95,9 @@ pub enum Event<'a> {
     CircuitOpened(&'a BackendError),
     /// A probe succeeded and closed the circuit breaker.
     CircuitClosed,
-    /// The wait of a request. A [`Throttle`](crate::Throttle) emits this event after the wait, when the request has an
-    /// outcome. For a [leaky queue](crate::Policy::leaky_queue), the event comes before the wait, when the request
-    /// passes. A shadow reports the wait of the queue, but does not wait.
+    /// The wait of a request. A [`Throttle`](crate::Throttle) emits this event after the wait, when the request is
+    /// admitted or rejected. For a [leaky queue](crate::Policy::leaky_queue), the event comes before the wait, when the
+    /// request passes. A shadow reports the wait of the queue, but does not wait.
     Waited(Duration),
     /// The caller dropped a request before the limit decided on it.
     Cancelled,

@@ -22,10 +22,10 @@ pub enum Source {
     /// quota of zero, which needs no call to the backend.
     #[default]
     Backend,
-    /// The backend, but not in one step, and one policy rejected the request. Usually the policies' keys are in
-    /// different slots of a Redis Cluster, or in different values of Memcached or a `CasBackend`. The backend refunds
-    /// the tokens of the other policies. Until then, another request may miss these tokens and be rejected too. See
-    /// [`colocate`](crate::Policy::colocate).
+    /// The backend, but not in one step, and at least one policy rejected the request. Usually the policies' keys are
+    /// in different slots of a Redis Cluster, or in different values of Memcached or a `CasBackend`. The backend
+    /// refunds the tokens of the other policies. Until then, another request may miss these tokens and be rejected too.
+    /// See [`colocate`](crate::Policy::colocate).
     Parts,
     /// This process, with a [lease](crate::Consistency::Leased). `remaining` is an estimate: the unused leased tokens,
     /// and for an allowed request also the tokens that probably remain in the backend. A rejection means that the

@@ -19,7 +19,7 @@ pub(crate) struct Rule {
     pub(crate) name: Arc<str>,
     /// The name, quoted for header fields and JSON.
     pub(crate) quoted: String,
-    /// The problem document of a request that this policy alone rejects.
+    /// The problem document of a rejection by quota that names only this policy.
     pub(crate) problem: Bytes,
     missing_key: MissingKey,
     warned: Once,
