@@ -100,7 +100,7 @@ pub(crate) fn state<'a>(
     text.finish()
 }
 
-/// Returns the numbers of one policy for the headers of [`X_RATELIMIT`]. `most` is the number for the limit.
+/// Returns the numbers of one policy for the headers of [`X_RATELIMIT`]. `most` is the number for `X-RateLimit-Limit`.
 pub(crate) fn x_ratelimit(most: u64, decision: &Decision) -> [Option<u64>; 3] {
     let reset = wait(decision).map(whole_seconds);
     [Some(most), Some(decision.remaining), reset]

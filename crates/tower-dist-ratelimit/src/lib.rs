@@ -117,8 +117,8 @@
 //! For a decision of the backend, a request waits at most the
 //! [`backend_timeout`](RateLimitLayerBuilder::backend_timeout), by default 50 ms. A circuit breaker opens after five
 //! failures in a row, or if at least half of ten or more decisions within about a second fail. While the circuit is
-//! open, one request at a time probes the backend. [`FailureMode`] decides the requests that meet a failure or an open
-//! circuit:
+//! open, one request at a time probes the backend, and requests spend existing [leases](Consistency::Leased).
+//! [`FailureMode`] decides the other requests that meet a failure or an open circuit:
 //!
 //! | [`FailureMode`] | a request | client sees by default |
 //! |---|---|---|
@@ -127,8 +127,8 @@
 //! | [`Open`](FailureMode::Open) | passes | the response without `RateLimit` headers |
 //!
 //! With the default of one instance, a fleet of N instances admits up to N times the limit during an outage.
-//! [`Decision::source`] names the source of a decision. [`Event::BackendFailed`] reports each request that meets a
-//! failure or an open circuit.
+//! [`Decision::source`] names the source of a decision. [`Event::BackendFailed`] reports each request that the
+//! failure mode decides during an outage.
 //!
 //! A service can start during an outage: `Redis::connect_lazy` and `Memcached::connect_lazy` return immediately and
 //! connect in the background.

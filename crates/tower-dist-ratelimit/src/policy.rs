@@ -56,7 +56,7 @@ const MAX_NAME: usize = 64;
 /// - a number of the quota or of the algorithm is out of range,
 /// - the quota has a burst but the algorithm does not support it,
 /// - the fixed cost is zero, or exceeds the burst (the limit, if the algorithm has no burst), or
-/// - the key has an invalid setting, so that no request can have a key.
+/// - the key has an invalid setting.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, key};
