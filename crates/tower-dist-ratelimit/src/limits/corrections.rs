@@ -38,8 +38,8 @@ impl Limits {
         }
     }
 
-    /// Refunds the tokens of a charged request that the inner service did not get, in the background if the backend
-    /// answers later. `since` is the time of the charge; `None` means a moment ago.
+    /// Refunds the tokens of a charged request for which the inner service was not called. If the backend answers
+    /// later, the refund continues in the background. `since` is the time of the charge; `None` means a moment ago.
     ///
     /// A place in a leaky queue stays taken. The requests behind it have their start times already, so after a refund
     /// the next request would start together with the last of them. Tokens of a window that has ended are not refunded,

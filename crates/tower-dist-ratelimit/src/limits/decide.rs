@@ -136,7 +136,7 @@ impl Limits {
             return Outcome::Pass { charged: true };
         }
         if check.charges.iter().any(PolicyCharge::has_zero_quota) {
-            // A limit of zero needs no backend.
+            // A quota of zero rejects the request without the backend.
             check.charges.retain(|asked| asked.has_zero_quota());
             check.decisions = Decisions::rejected(check.charges.len());
             return Outcome::Reject(Reason::Quota);
