@@ -1,7 +1,7 @@
 use crate::backend::{Answer, BoxFuture};
 
 /// Runs an action twice: before and after an operation of the backend, even if the caller drops the operation. The
-/// operation takes effect at an unknown time between the two runs, so a single run could come too early or too
+/// operation usually takes effect at an unknown time between the two runs, so a single run could come too early or too
 /// late.
 pub(crate) struct Bracket<F: Fn()>(F);
 
@@ -12,7 +12,7 @@ impl<F: Fn() + Send + 'static> Bracket<F> {
         Self(action)
     }
 
-    /// Runs the action again when the answer is complete.
+    /// Runs the action again when the answer is complete or dropped.
     pub(crate) fn answer(self, answer: Answer) -> Answer {
         match answer {
             Answer::Later(answer) => Answer::Later(self.future(answer)),

@@ -19,11 +19,11 @@ use crate::limits::Settings;
 
 /// Limits requests of any type to a service, such as jobs, messages or queries.
 ///
-/// A rejection is the error [`LimitError::RateLimited`], with its reason and the time until a retry. Errors of the
-/// inner service are in [`LimitError::Inner`]. If requests should wait instead, end the builder with
-/// [`waiting`](CallLimitLayerBuilder::waiting).
+/// A rejection is the error [`LimitError::RateLimited`], with its reason and, if known, the time until a retry. Errors
+/// of the inner service are in [`LimitError::Inner`]. If requests should wait instead, call
+/// [`waiting`](CallLimitLayerBuilder::waiting) on the builder.
 ///
-/// The state is created when the layer is built. All services of the layer and their clones share the same buckets.
+/// The layer's backend keeps the counts. All services of the layer and their clones share the counts.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -61,7 +61,7 @@ impl<Req, M> CallLimitLayer<Req, M> {
     ///
     /// # Errors
     ///
-    /// Fails if the backend fails or times out, or while the circuit is open.
+    /// With leases, fails if the backend fails or times out, or while the circuit is open.
     pub async fn return_leases(&self) -> Result<(), BackendError> {
         self.calls.limits.return_leases().await
     }
@@ -96,8 +96,8 @@ impl<Req, M: fmt::Debug> fmt::Debug for CallLimitLayer<Req, M> {
 
 /// A service behind rate limits, from [`CallLimitLayer`].
 ///
-/// The service is ready when the inner service is. A rejection is an error of the call, not of readiness. A rejected call
-/// replaces the ready inner service with a clone, which releases any permit that it holds.
+/// The service is ready when the inner service is. A rejection is an error of the call, not of readiness. A rejected
+/// call drops the ready inner service, which releases any permit that the service holds, and replaces it with a clone.
 ///
 /// In the mode [`Waits`] the service is always ready: see [`Throttle`](crate::Throttle).
 pub struct CallLimit<S, Req, M = Rejecting> {

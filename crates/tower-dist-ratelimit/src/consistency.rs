@@ -27,23 +27,24 @@ use crate::BuildError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Consistency {
-    /// The backend decides each request, usually with one round trip. While the backend works, there is no
-    /// over-admission.
+    /// The backend decides each request, usually with one round trip. A [cached
+    /// rejection](crate::LimiterBuilder::deny_cache) needs none. While the backend works, a fleet admits no more than
+    /// the backend allows.
     #[default]
     Exact,
     /// This instance pays for tokens of frequently requested keys in advance, and spends them without a
     /// round trip.
     ///
     /// A key is usually leased if it has at least 16 requests per lease time. At most 1,024 keys have leases at a time.
-    /// Refills usually run in the background before the tokens run out, and one at a time per key. A refill requests
-    /// about three quarters of the tokens that this instance needs in a lease time. It requests at most a quarter of
-    /// the tokens that the backend last reported as remaining. If that quarter does not cover 16 requests, the refill
-    /// requests up to their cost, but at most a quarter of the burst.
+    /// Refills usually run in the background before the tokens run out, one at a time per key. A refill tops the leased
+    /// tokens up to about three quarters of the tokens that this instance needs in a lease time. It requests at most a
+    /// quarter of the tokens that the backend last reported as remaining. If that quarter does not cover 16 requests,
+    /// the refill requests up to their cost, but at most a quarter of the burst.
     ///
     /// The backend decides exactly on requests for other keys, and on a [leaky queue](crate::Policy::leaky_queue).
     /// Outside of a tokio runtime there are no refills.
     ///
-    /// [`Decision::remaining`](crate::Decision::remaining) includes the tokens leased here. A
+    /// [`Decision::remaining`](crate::Decision::remaining) usually includes the tokens leased here. A
     /// [peek](crate::Limiter::peek) reports the tokens in the backend without them.
     ///
     /// Choose a lease time of at least six round trips. A longer lease time saves more round trips, and admits
@@ -52,45 +53,44 @@ pub enum Consistency {
     ///
     /// # Over-admission
     ///
-    /// In any interval D, a fleet admits at most the tokens that the backend admits in D + the lease time.
-    /// Neither the number of instances nor a crash changes that bound. In other words, the burst of a bucket is
-    /// larger by the rate times the lease time.
+    /// Unless the [failure mode](crate::FailureMode) decides, a fleet admits in any interval D at most the tokens that
+    /// the backend admits in D + the lease time. Neither the number of instances nor the crash of one changes that
+    /// bound. In other words, the burst of a bucket is larger by the rate times the lease time.
     ///
     /// A lease ends one lease time after the *request* for it. The instance measures the time by its own clock,
-    /// which stops while a machine is suspended. Unused tokens expire with the lease. An instance that shuts down
+    /// which can stop while a machine is suspended. Unused tokens expire with the lease. An instance that shuts down
     /// earlier can [return](crate::Limiter::return_leases) a part of a bucket's tokens.
     ///
     /// # Above the limit
     ///
-    /// If the backend grants fewer tokens than requested, this instance usually makes a pause before its next call.
-    /// Until then it rejects requests that find no leased tokens. The first pause lasts for the time of 1 request.
-    /// While the shortage continues, the pauses last for 2, 4, 8 and finally 16 requests. A pause lasts longer if the
-    /// backend's own wait is longer, but at most one lease time. `retry_after` is the remaining pause, or the
-    /// backend's own wait if that is longer. If the backend rejected a request, requests that cost less still go to
-    /// the backend. So an overloaded fleet admits the full limit, in bursts, with about one round trip per 16
-    /// requests.
+    /// If the backend grants fewer tokens than requested, this instance usually makes a pause before its next call for
+    /// the key. Until then it rejects requests that find no leased tokens. The first pause lasts for the time of 1
+    /// request. While the shortage continues, the pauses last for 2, 4, 8 and finally 16 requests. A pause lasts longer
+    /// if the backend's own wait is longer, but at most one lease time. `retry_after` is the remaining pause, or the
+    /// backend's own wait if that is longer. If the backend rejected a request, requests that cost less still go to the
+    /// backend. So an overloaded fleet admits the full limit, in bursts, with about one round trip per 16 requests.
     ///
     /// # Cost
     ///
-    /// 230 kB per limiter. A request that spends leased tokens does not wait for the backend. Its decision allocates
-    /// nothing, unless it starts a refill.
+    /// 230 kB per limiter. A request that spends leased tokens does not wait for the backend. Its decision usually
+    /// allocates nothing, except to start a refill.
     Leased(Duration),
     /// This instance decides with a local copy of the counts, and exchanges usage with the backend at this
     /// interval.
     ///
-    /// Over-admission grows with the number of instances: in one interval, each can admit the burst and the
-    /// tokens of that interval. The excess of a bucket becomes a debt, for which the whole fleet later rejects
-    /// requests. So the limit of a bucket holds on average over a long time, and load comes in waves. A window forgets
-    /// its excess when it ends, so every window can exceed the limit. [Leases](Self::Leased) save about as many round
-    /// trips, with a bound. Use this mode for backends with long outages and for advisory limits.
+    /// Over-admission grows with the number of instances: in one interval, each can admit the burst and the tokens of
+    /// that interval. The excess of a bucket becomes a debt, for which the whole fleet later rejects requests. So while
+    /// exchanges succeed, the limit of a bucket holds on average over a long time, and load comes in waves. A window
+    /// forgets its excess when it ends, so every window can exceed the limit. [Leases](Self::Leased) save about as many
+    /// round trips, with a bound. Use this mode for backends with long outages and for advisory limits.
     ///
-    /// A backend failure in an exchange neither affects decisions nor emits events. Usage since the last exchange is
-    /// lost when the last handle is dropped.
+    /// A backend failure in an exchange fails no request and emits no event. Usage since the last exchange is lost when
+    /// the limit is dropped or its runtime shuts down.
     ///
     /// # Cost
     ///
     /// A task per active key, with up to two round trips per interval, and short locks per request. Each policy
-    /// has at most 10,000 such keys. Further keys, keys of more than 1,000 bytes, and requests outside of a
+    /// has at most 10,000 such keys. Further keys, keys of more than about 1,000 bytes, and requests outside of a
     /// runtime are decided exactly.
     Eventual(Duration),
 }
@@ -102,8 +102,8 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(60);
 
 impl Consistency {
-    /// Leases of 100 ms, for a backend whose round trip takes at most about 16 ms. In any second, a fleet admits at
-    /// most the tokens that the backend admits in 1.1 s.
+    /// Leases of 100 ms, for a backend whose round trip takes at most about 16 ms. Unless the failure mode decides, a
+    /// fleet admits in any second at most the tokens that the backend admits in 1.1 s.
     #[must_use]
     pub const fn leased() -> Self {
         Self::Leased(Duration::from_millis(100))

@@ -27,7 +27,7 @@ impl<S: Service<Req>, Req> Delayed<S, Req> {
         }
     }
 
-    /// Waits for the delay and for the readiness of the inner service, and calls it.
+    /// Waits for the delay and for the readiness of the inner service, and then calls the inner service.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<S::Future, S::Error>> {
         if let Some(delay) = &mut self.delay {
             ready!(delay.as_mut().poll(cx));

@@ -18,15 +18,15 @@ use crate::{Decided, Decision, backend::OwnedCharge, limits::Limits};
 /// Reserve first, settle later: the policy's [cost](crate::Policy::cost_fn) reserves the tokens that the request may
 /// need. [`settle`](Self::settle) corrects the charge to the tokens that the request used. A [`Meter`] settles when it
 /// is dropped, so it also settles when a streaming response is dropped half-way. [`Meter::body`] wraps a body with such
-/// a meter. Without a correction the charge stays as it is.
+/// a meter. Without a correction the charge stays unchanged.
 ///
 /// A correction applies to all policies of the request. If policies count different things, select one of them with
 /// [`policy`](Self::policy). If several layers have handles, the request carries one handle for all of them. Clones
 /// share the charge.
 ///
-/// Every request that passes such a layer has a handle. The handle corrects nothing if no policy applies, as for
-/// [exempt](crate::RateLimitLayerBuilder::exempt) requests, or if a [shadow](crate::RateLimitLayerBuilder::shadow)
-/// charged nothing.
+/// Every request that passes such a layer has a handle. The handle corrects nothing for a layer that charged nothing.
+/// Examples are [exempt](crate::RateLimitLayerBuilder::exempt) requests, requests that only a
+/// [shadow](crate::RateLimitLayerBuilder::shadow) lets pass, and [`FailureMode::Open`](crate::FailureMode::Open).
 ///
 /// In [`Memory`](crate::backend::Memory) a correction is immediate. With a remote backend it runs in the background,
 /// with the layer's timeout. At most 1024 corrections of a layer run concurrently. The layer
@@ -122,8 +122,8 @@ impl RateLimitHandle {
         })
     }
 
-    /// Charges `tokens` more. If fewer tokens are free, the key goes into debt, and later requests wait longer. Has no
-    /// effect after [`settle`](Self::settle).
+    /// Charges `tokens` more. If fewer tokens are free, the key goes into debt, and later requests are rejected for
+    /// longer. Has no effect after [`settle`](Self::settle).
     pub fn charge(&self, tokens: u64) {
         self.correct(|charged| charged.saturating_add(tokens), false);
     }

@@ -21,7 +21,7 @@ use crate::{
 
 /// Limits the rate of HTTP requests to a service.
 ///
-/// Building the layer creates the state. All services of the layer, and all clones of the layer or of a service, share
+/// The layer's backend keeps the counts. All services of the layer, and all clones of the layer or of a service, share
 /// the counts. For separate counts, build a second layer with another backend, or with other policy names.
 ///
 /// ```
@@ -46,8 +46,8 @@ impl RateLimitLayer {
 }
 
 impl<R> RateLimitLayer<R> {
-    /// Returns the number of lost corrections: the backend failed or timed out, or too many corrections were in
-    /// flight.
+    /// Returns the number of lost corrections: the backend failed or timed out, too many corrections were in flight, or
+    /// no tokio runtime was running.
     ///
     /// See [`RateLimitHandle`](crate::RateLimitHandle).
     #[must_use]
@@ -60,7 +60,7 @@ impl<R> RateLimitLayer<R> {
     ///
     /// # Errors
     ///
-    /// Fails if the backend fails or times out, or while the circuit is open.
+    /// With leases, fails if the backend fails or times out, or while the circuit is open.
     pub async fn return_leases(&self) -> Result<(), BackendError> {
         self.http.limits.return_leases().await
     }
@@ -90,13 +90,13 @@ impl<R> fmt::Debug for RateLimitLayer<R> {
 ///
 /// # Cost
 ///
-/// In [`Memory`](crate::backend::Memory), a bucket or fixed window allows a request of a known key without a lock. With one
-/// policy and without `RateLimit` headers, this takes no allocation.
+/// In [`Memory`](crate::backend::Memory), a single policy with a bucket or an aligned fixed window usually decides
+/// without a lock. Without `RateLimit` headers, an allowed request then usually takes no allocation.
 ///
 /// | request | inner service |
 /// |---|---|
 /// | rejected | The service drops the ready instance, which releases any concurrency permit it holds, and replaces it with a clone. |
-/// | waits for the backend | The request keeps the ready instance, and the service continues with a clone. |
+/// | waits for the backend or a quota look-up | The request keeps the ready instance, and the service continues with a clone. |
 /// | waits in a [leaky queue](crate::Policy::leaky_queue) | The service drops the ready instance. The request makes a clone ready when its turn comes. |
 #[derive(Clone)]
 pub struct RateLimit<S, R = ProblemJson> {

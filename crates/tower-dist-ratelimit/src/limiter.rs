@@ -27,14 +27,14 @@ use crate::{
 ///
 /// # Errors
 ///
-/// A check fails if the backend does not decide and the failure mode is [`FailureMode::Closed`](crate::FailureMode::Closed), or
-/// if the [quota](Self::with_quota) of the limiter is invalid. [`charge`](Self::charge), [`refund`](Self::refund) and
-/// [`reset`](Self::reset) fail if the backend fails or times out. With [`Memory`](crate::backend::Memory), only an invalid quota
-/// fails.
+/// A check can fail because of the backend if the failure mode is [`FailureMode::Closed`](crate::FailureMode::Closed).
+/// It fails if the [quota](Self::with_quota) of the limiter is invalid. [`charge`](Self::charge),
+/// [`refund`](Self::refund) and [`reset`](Self::reset) fail if the backend fails or times out. With
+/// [`Memory`](crate::backend::Memory), only an invalid quota fails.
 ///
 /// # Cancel safety
 ///
-/// The first poll of a future sends its request to the backend. If the future is dropped later, the charge stays.
+/// The first poll of a future sends its request to the backend. If the future is dropped later, the charge can stay.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -61,7 +61,8 @@ impl Limiter {
     /// # Errors
     ///
     /// Fails if the policy is invalid (see [`Policy`]), or if the backend does not support the policy. Fails if the
-    /// policy has a setting for requests: `by`, `by_fn`, `by_str`, `cost_fn`, `quota_by`, `only_if` or `missing_key`.
+    /// policy has a setting for requests: `by`, `by_fn`, `by_str`, `cost_fn`, `quota_by`, `quota_by_async`, `only_if`
+    /// or `missing_key`.
     pub fn new(backend: impl Backend, policy: Policy) -> Result<Self, BuildError> {
         Self::builder(backend, policy).build()
     }
@@ -89,8 +90,9 @@ impl Limiter {
     /// # }
     /// ```
     ///
-    /// The policy needs [`dynamic_quotas`](Policy::dynamic_quotas). Without it, or with a quota that the backend does not support,
-    /// the methods fail.
+    /// All policies of the limiter need [`dynamic_quotas`](Policy::dynamic_quotas); otherwise checks and corrections
+    /// fail. A check also fails if the quota's window is zero or above 100 years. A quota that the backend cannot count
+    /// is usually replaced by the nearest one.
     #[must_use]
     pub fn with_quota(&self, quota: Quota) -> Self {
         Self {
@@ -134,7 +136,7 @@ impl Limiter {
         charges.collect()
     }
 
-    /// Charges the policy's cost, 1 by default, to a key, if all policies allow it.
+    /// Charges each policy's cost, 1 by default, to a key, if all policies allow it.
     ///
     /// # Errors
     ///
@@ -179,8 +181,8 @@ impl Limiter {
         decision(limits, outcome, &mut check)
     }
 
-    /// Charges `tokens` in addition to an earlier check, even if the key has too few. Later checks then wait longer. Use it for
-    /// a cost that turns out higher than expected.
+    /// Charges `tokens` in addition to an earlier check, even if the key has too few. Later checks are then rejected
+    /// for a longer time. Use it for a cost that turns out higher than expected.
     ///
     /// While the circuit is open, the local fallback is charged. Without a local fallback, the charge then fails.
     ///
@@ -243,10 +245,11 @@ impl Limiter {
         }
     }
 
-    /// Clears the count of a key, also in the local fallback.
+    /// Clears the count of a key, also in the local fallback. While the circuit is open, clears only the local
+    /// fallback, and fails.
     ///
-    /// If the backend fails to clear the count of one policy, it still clears the counts of the other policies. The first
-    /// error is returned.
+    /// If the backend fails to clear the count of one policy, it can still clear the counts of the other policies. All
+    /// of them share one timeout.
     ///
     /// # Errors
     ///
@@ -281,14 +284,15 @@ impl Limiter {
     /// Gives the unused tokens of [leases](crate::Consistency::Leased) back to the backend. Call it before shutdown: otherwise
     /// they are lost, which matters for hourly and daily quotas.
     ///
-    /// A bucket gets back its unused tokens, less the number of tokens that it regains in one lease time plus the backend
-    /// timeout. This deduction keeps the [bound on over-admission](crate::Consistency::Leased). Windows, logs, and keys of more
-    /// than 1,000 bytes get nothing back. Later requests can lease again. Without leases, this has no effect.
+    /// A bucket gets back its unused tokens, less the number of tokens that it regains in one lease time plus the
+    /// backend timeout. This deduction keeps the [bound on over-admission](crate::Consistency::Leased). Windows, logs,
+    /// and keys of more than about 1,000 bytes get nothing back. Later requests can lease again. Without leases, this
+    /// has no effect.
     ///
     /// # Errors
     ///
-    /// Fails if the backend fails or times out, and then the tokens are lost. While the [circuit is open](crate::FailureMode), fails
-    /// immediately and keeps the leases.
+    /// With leases, fails if the backend fails or times out. The tokens that the backend did not take back are then
+    /// lost. While the [circuit is open](crate::FailureMode), fails immediately and keeps the leases.
     ///
     /// # Cancel safety
     ///
@@ -311,7 +315,8 @@ impl Limiter {
         self.limits.return_leases().await
     }
 
-    /// Checks the quota of [`with_quota`](Self::with_quota) against the policies and the bounds of all backends.
+    /// Checks the quota of [`with_quota`](Self::with_quota) against the policies, and against the bounds that all
+    /// backends share.
     #[cold]
     fn check_quota(&self) -> Result<(), BackendError> {
         let Some(quota) = self.quota else {
@@ -345,7 +350,7 @@ fn sink_of(key: impl IntoKey) -> KeySink {
     sink
 }
 
-/// Returns the decision that matters most to the caller.
+/// Returns the decision that matters most to the caller, or the error that left the check undecided.
 #[inline(never)]
 fn decision(
     limits: &Limits,

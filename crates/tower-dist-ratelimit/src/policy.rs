@@ -38,12 +38,15 @@ const MAX_NAME: usize = 64;
 /// | algorithm | maximum in any window | use |
 /// |---|---|---|
 /// | token bucket (default), [`leaky_bucket`](Self::leaky_bucket) | burst + limit | most limits: bursts are allowed and bounded |
-/// | [`leaky_queue`](Self::leaky_queue) | limit, evenly spaced | calls to a service that does not tolerate bursts; requests wait |
+/// | [`leaky_queue`](Self::leaky_queue) | limit, evenly spaced, if each request costs 1 | calls to a service that does not tolerate bursts; requests wait |
 /// | [`fixed_window`](Self::fixed_window), [`fixed_window_staggered`](Self::fixed_window_staggered), [`fixed_window_from_first_request`](Self::fixed_window_from_first_request) | 2 × limit | hourly or daily quotas that people have to understand |
-/// | [`sliding_window`](Self::sliding_window) | 1.99 × limit; 1.02 to 1.15 × limit on real traffic | a sliding window at the price of two counters |
-/// | [`sliding_window_buckets`](Self::sliding_window_buckets) | 1.99 × limit; closer on real traffic | the same at the price of more counters |
+/// | [`sliding_window`](Self::sliding_window) | almost 2 × limit; 1.02 to 1.15 × limit on real traffic | a sliding window at the price of two counters |
+/// | [`sliding_window_buckets`](Self::sliding_window_buckets) | almost 2 × limit; closer on real traffic | the same at the price of more counters |
 /// | [`sliding_window_strict`](Self::sliding_window_strict) | limit | hard limits in fixed memory |
 /// | [`sliding_window_log`](Self::sliding_window_log) | limit | hard limits that are small |
+///
+/// These maxima hold with [`Consistency::Exact`](crate::Consistency::Exact), while the backend works and its clocks
+/// agree.
 ///
 /// # Default
 ///
@@ -54,9 +57,9 @@ const MAX_NAME: usize = 64;
 /// Building a limit fails if
 /// - the name is not 1 to 64 printable ASCII characters, or another policy of the limit has the same name,
 /// - a number of the quota or of the algorithm is out of range,
-/// - the quota has a burst but the algorithm does not support it,
+/// - the quota has a burst other than its limit but the algorithm has no burst,
 /// - the fixed cost is zero, or exceeds the burst (the limit, if the algorithm has no burst), or
-/// - the key has an invalid setting.
+/// - the key has an invalid setting, such as an invalid header name.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, key};
@@ -93,7 +96,7 @@ pub(crate) struct BackendPolicy {
 }
 
 impl Policy {
-    /// Creates a policy. Responses show the name to clients, unless the policy is [hidden](Self::hidden).
+    /// Creates a policy. HTTP responses can show the name to clients, unless the policy is [hidden](Self::hidden).
     pub fn new(name: impl Into<String>, quota: Quota) -> Self {
         Self {
             backend: BackendPolicy {
@@ -117,7 +120,7 @@ impl Policy {
     /// Counts with a leaky bucket as a meter. Each request adds its cost, the bucket leaks `limit` tokens per window, and the
     /// limit rejects a request that would overflow the bucket. The capacity is the quota's burst.
     ///
-    /// It admits exactly the requests that a token bucket admits.
+    /// A leaky bucket admits exactly the requests that a token bucket admits.
     pub fn leaky_bucket(mut self) -> Self {
         self.backend.algorithm = Algorithm::LeakyBucket;
         self
@@ -127,12 +130,13 @@ impl Policy {
     /// cost, and wait for their turn. A request that would wait longer than `max_wait` is rejected. `max_wait` is above zero
     /// and at most 100 years.
     ///
-    /// Use it for calls that must not come in bursts at all, such as those to a partner's API. The wait is the decision's
-    /// [`delay`](crate::Decision::delay).
+    /// Use it for calls that must not come in bursts at all, such as those to a partner's API. Layers wait for the
+    /// decision's [`delay`](crate::Decision::delay). A caller of a [`Limiter`](crate::Limiter) has to wait for it
+    /// itself.
     ///
     /// If a caller drops a request while it waits, the place stays empty, because later requests already have their
-    /// times. A refund by a [handle](crate::RateLimitHandle) or a [`Limiter`](crate::Limiter::refund) moves only the
-    /// next new request forward: it can pass at the same time as the last waiting request.
+    /// times. A refund by a [handle](crate::RateLimitHandle) or a [`Limiter`](crate::Limiter::refund) moves only new
+    /// requests forward: the next one can pass at the same time as a waiting request.
     pub fn leaky_queue(mut self, max_wait: Duration) -> Self {
         self.backend.algorithm = Algorithm::LeakyQueue { max_wait };
         self
@@ -152,8 +156,8 @@ impl Policy {
         self.counted(Algorithm::FixedWindow { staggered: true })
     }
 
-    /// Counts in [fixed windows](Self::fixed_window) that start with a key's first request. After the end of a window,
-    /// the key's next request starts the next window.
+    /// Counts in [fixed windows](Self::fixed_window) that start with a key's first charge. After the end of a window,
+    /// the key's next charge starts the next window.
     pub fn fixed_window_from_first_request(self) -> Self {
         self.counted(Algorithm::FixedWindowFromFirstRequest)
     }
@@ -161,8 +165,8 @@ impl Policy {
     /// Counts the current window in full, and the previous window in proportion to its overlap with a window that ends now.
     /// When 43 of 60 seconds of the current window have passed, the overlap is 17/60.
     ///
-    /// It needs two counters. On real traffic it admits at most 1.02 to 1.15 times the limit in a window, close to a
-    /// true sliding window. An attacker can send nearly twice the limit in one window.
+    /// It needs two counters. On real traffic it usually admits at most 1.02 to 1.15 times the limit in a window, close
+    /// to a true sliding window. An attacker can send nearly twice the limit in one window.
     pub fn sliding_window(self) -> Self {
         self.counted(Algorithm::SlidingWindow)
     }
@@ -180,13 +184,13 @@ impl Policy {
     /// Divides a window into `count` buckets, from 2 to 100, with one counter each. One more counter holds the
     /// oldest bucket, which is only partly inside a window that ends now, but counts in full.
     ///
-    /// It never admits more than the limit in any window, and uses a fixed amount of memory. It sustains
+    /// The algorithm never admits more than the limit in any window. It uses a fixed amount of memory. It sustains
     /// `count / (count + 1)` of the limit: 80 % with four buckets, 91 % with ten.
     pub fn sliding_window_strict(self, count: u32) -> Self {
         self.counted(Algorithm::SlidingWindowStrict { count })
     }
 
-    /// Stores the time and the cost of each request, and never admits more than the limit in any window.
+    /// Stores the time and the cost of each request. The algorithm never admits more than the limit in any window.
     ///
     /// Use it for small limits that must hold, such as logins. The limit is at most 10,000, or less in some backends. In
     /// [`Memory`](crate::backend::Memory), each request in the window takes 16 to 37 bytes.
@@ -221,24 +225,24 @@ impl Policy {
     ///
     /// # Cost
     ///
-    /// In [`Memory`](crate::backend::Memory), a bucket then needs a short lock and 100 bytes per key. On Redis and Memcached, a
-    /// rejected request writes its key if its quota differs from the previous one.
+    /// In [`Memory`](crate::backend::Memory), a bucket then needs a short lock and 100 bytes per key. On Redis and
+    /// Memcached, a request that a bucket or queue rejects writes its key if its quota differs from the previous one.
     pub fn dynamic_quotas(mut self) -> Self {
         self.backend.dynamic_quotas = true;
         self.store = any_store;
         self
     }
 
-    /// Keeps all keys of this policy on one server of a distributed backend. Policies that are colocated under the same
-    /// name share that server.
+    /// Keeps all keys of this policy on one server of a backend that supports this setting, such as a Redis Cluster.
+    /// Policies that are colocated under the same name share that server.
     ///
-    /// Without this setting, a Redis Cluster decides policies with different keys in parallel. If one policy rejects,
-    /// the charges to the other policies are refunded. Colocated policies are decided in one step, but one server
-    /// carries all of their load.
+    /// Without this setting, a Redis Cluster usually decides policies with different keys in parallel. If one policy
+    /// rejects, the charges to the other policies are refunded. Colocated policies are decided in one step, but one
+    /// server carries all of their load. A change of this setting can restart the counts.
     ///
     /// # Default
     ///
-    /// The hash of a key selects its server. A backend with one server ignores this setting.
+    /// The hash of a key selects its server.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota, key};
@@ -342,8 +346,8 @@ impl Policy {
         self
     }
 
-    /// Computes the cost of a request in tokens. A request of cost zero is free. A request that costs more than the burst, or
-    /// than the limit if the algorithm has no burst, can never pass.
+    /// Computes the cost of a request in tokens. A request of cost zero is free. A request that costs more than the
+    /// burst, or than the limit if the algorithm has no burst, is rejected, and waiting does not help.
     pub fn cost_fn<F>(mut self, cost: F) -> Self
     where
         F: Fn(RequestParts<'_>) -> u64 + Send + Sync + 'static,
@@ -371,9 +375,8 @@ impl Policy {
     /// layer has charged the request before the inner one rejects it.
     ///
     /// This works in a [`RateLimitLayer`](crate::RateLimitLayer), for HTTP and gRPC. The closure sees the request as it
-    /// arrives at the layer. In axum,
-    /// [`Router::layer`](https://docs.rs/axum/0.8/axum/struct.Router.html#method.layer) runs after routing, so the request has
-    /// a `MatchedPath`.
+    /// arrives at the layer. In axum, [`Router::layer`](https://docs.rs/axum/0.8/axum/struct.Router.html#method.layer)
+    /// runs after routing, so a request that matches a route has a `MatchedPath`.
     ///
     /// # Default
     ///
@@ -381,7 +384,7 @@ impl Policy {
     ///
     /// # Cost
     ///
-    /// One call of a boxed closure per request. The layer then formats `RateLimit-Policy` for each response with that header.
+    /// One dynamic call per request. The layer then formats `RateLimit-Policy` for each response with that header.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -416,10 +419,12 @@ impl Policy {
         self
     }
 
-    /// Hides the policy from clients: the layer decides and charges as usual, but no header and no body names the policy.
+    /// Hides the policy from HTTP and gRPC clients. The layer decides and charges as usual, but no header and no
+    /// built-in rejection body names the policy.
     ///
-    /// Use it for limits that protect the service as a whole, which clients cannot plan for. A rejection keeps its status and
-    /// its `Retry-After`. [Observers](crate::Observer) and [`Rejection::violated`](crate::Rejection::violated) see the policy.
+    /// Use it for limits that protect the service as a whole, which clients cannot plan for. A rejection keeps its
+    /// status and its retry hint, such as `Retry-After`. [Observers](crate::Observer) and
+    /// [`Rejection::violated`](crate::Rejection::violated) see the policy.
     ///
     /// # Default
     ///
@@ -449,18 +454,20 @@ impl Policy {
         self
     }
 
-    /// Gives each key its own quota. The closure runs for every request, so the quota can change at any time.
+    /// Gives each key its own quota. The closure runs for every request that the policy counts, so the quota can change
+    /// at any time.
     ///
     /// | closure returns | quota |
     /// |---|---|
-    /// | `None`, or an [invalid](Quota#errors) quota | the policy's quota |
-    /// | a limit of zero | rejects every request, without a round trip |
-    /// | another quota, with a bucket or leaky queue | that quota |
+    /// | `None`, or a window of zero or above 100 years | the policy's quota |
+    /// | a limit or burst of zero | rejects every request, without a round trip |
+    /// | another quota, with a bucket or leaky queue | that quota, or the nearest quota within the backend's bounds |
     /// | another quota, with a window or log algorithm | its limit, with the policy's window; a log counts at most 10,000 |
     ///
-    /// Used tokens stay used when the quota changes. If more tokens are used than the new burst or limit, requests are
-    /// rejected until enough tokens have returned. If the new one is higher, the key gets the difference immediately. A bucket
-    /// refills at the new rate from the first request with the new quota on, even if that request is rejected.
+    /// Used tokens stay used when the quota changes. If a bucket, window or log has more used tokens than the new burst
+    /// or limit, it rejects requests until enough tokens have returned. If the new burst or limit is higher, the key
+    /// gets the difference immediately. Buckets and queues use the new rate from the first charge with the new quota,
+    /// even if that charge is rejected.
     ///
     /// # Default
     ///
@@ -487,15 +494,16 @@ impl Policy {
 
     /// Gives each key its own quota, like [`quota_by`](Self::quota_by), with an asynchronous look-up, such as in a database.
     ///
-    /// The look-up must finish within the layer's [timeout](crate::RateLimitLayerBuilder::backend_timeout). If the look-up times
-    /// out, [`FailureMode`](crate::FailureMode) decides; over a [`Memory`](crate::backend::Memory) without leases,
-    /// [`Local`](crate::FailureMode::Local) means the policy's own quota. After the look-up the backend has the same time again, so a slow look-up
-    /// never opens the backend's circuit. During the look-up the request occupies the ready inner service, so keep the quotas
+    /// The look-up must finish within the layer's [timeout](crate::RateLimitLayerBuilder::backend_timeout). If the
+    /// look-up times out, [`FailureMode`](crate::FailureMode) decides; over a [`Memory`](crate::backend::Memory)
+    /// without a set [consistency](crate::RateLimitLayerBuilder::consistency), [`Local`](crate::FailureMode::Local)
+    /// means the policy's own quota. After the look-up the backend has the same time again, so a slow look-up never
+    /// opens the backend's circuit. During the look-up the request occupies the ready inner service, so keep the quotas
     /// in a cache.
     ///
     /// This works in a [`RateLimitLayer`](crate::RateLimitLayer), for HTTP and gRPC. For other requests, and for
-    /// requests that wait for their turn, let a layer above look up the quota and store it in the request. Read it
-    /// there with [`RequestPolicy::quota_by`](crate::RequestPolicy::quota_by).
+    /// requests that wait for their turn, let a layer above look up the quota and store it in the request. Then
+    /// read it with [`RequestPolicy::quota_by`](crate::RequestPolicy::quota_by).
     ///
     /// # Cost
     ///
@@ -557,7 +565,7 @@ impl Policy {
         self.backend.dynamic_quotas
     }
 
-    /// Builds the store of the policy for at most this number of keys.
+    /// Builds the store of the policy, with room for this number of keys.
     pub(crate) fn new_store(&self, capacity: usize) -> Result<Arc<dyn Store>, BuildError> {
         let (algorithm, quota) = (self.algorithm(), self.quota());
         (self.store)(algorithm, quota, self.has_dynamic_quotas(), capacity)

@@ -15,7 +15,7 @@ pub const HORIZON: Duration = Duration::from_secs(3_155_760_000);
 ///
 /// `burst` equals `limit`. So with a bucket, an idle client can send a whole window's requests in a moment. In the
 /// window that begins at that moment, it can send up to twice the limit. A smaller burst smooths the load. A burst of 1
-/// spaces requests evenly.
+/// keeps the admitted requests of a key at least `window / limit` apart.
 ///
 /// # Errors
 ///
@@ -75,8 +75,8 @@ impl Quota {
         }
     }
 
-    /// Sets the size of a token or leaky bucket in tokens, from 1 to 2⁶¹: the maximum that an idle client can take in a
-    /// moment.
+    /// Sets the size of a token or leaky bucket in tokens, from 1 to 2⁶¹; some backends allow less. The size is the
+    /// maximum that an idle client can take in a moment.
     ///
     /// # Default
     ///
@@ -105,8 +105,8 @@ impl Quota {
         self.burst
     }
 
-    /// Returns a number of tokens, and the time in which they return: the limit and the window, or, if the burst is larger,
-    /// the burst and its time.
+    /// Returns a number of tokens, and the time in which they return: the limit and the window, or the burst and its
+    /// time if the burst is larger. If the limit is 0, returns 0 tokens.
     pub(crate) fn most(&self) -> (u64, Duration) {
         if self.burst <= self.limit || self.limit == 0 {
             return (self.limit, self.window);
@@ -114,14 +114,15 @@ impl Quota {
         (self.burst, self.time(self.burst))
     }
 
-    /// Returns the time in which this number of tokens returns, rounded up.
+    /// Returns the time in which this number of tokens returns, rounded up. A limit of 0 counts as 1.
     pub(crate) fn time(&self, tokens: u64) -> Duration {
         let nanos = self.window.as_nanos().saturating_mul(tokens.into());
         let nanos = nanos.div_ceil(self.limit.max(1).into());
         u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos)
     }
 
-    /// Returns the number of tokens that an empty queue accepts. A further token would wait longer than `max_wait`.
+    /// Returns the number of tokens that an empty queue with a limit above 0 accepts. A further token would wait longer
+    /// than `max_wait`.
     pub(crate) fn places(&self, max_wait: Duration) -> u64 {
         let window = self.window.as_nanos().max(1);
         let waiting = max_wait.as_nanos().saturating_mul(self.limit.into()) / window;

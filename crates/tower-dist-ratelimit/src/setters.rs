@@ -23,11 +23,12 @@ macro_rules! shared_setters {
             self
         }
 
-        /// Maximum time that a request waits for the backend: above zero and at most one minute.
+        /// Maximum time that a request waits for an answer of the backend: above zero and at most one minute.
         ///
         /// The time starts when the request is sent to the backend. An [asynchronous quota
-        /// look-up](crate::Policy::quota_by_async) comes first, and has a timeout of the same length. A waiting
-        /// request occupies the ready inner service, and with it a permit if the inner service limits concurrency.
+        /// look-up](crate::Policy::quota_by_async) comes first, and has a timeout of the same length. In a layer that
+        /// rejects requests, a waiting request occupies the ready inner service. It then also occupies a permit if the
+        /// inner service limits concurrency.
         ///
         /// # Default
         ///
@@ -49,9 +50,10 @@ macro_rules! shared_setters {
 
         /// Sets whether this instance caches the rejections of a remote backend.
         ///
-        /// After a rejection, this instance rejects requests of the same key that cost at least as much, without a round trip.
-        /// It does so until the backend would admit the rejected request, and for at most 1 s. The cache is exact unless
-        /// another instance refunds tokens, resets a key or raises a limit within that second.
+        /// After a rejection, this instance usually rejects requests of the same keys that cost at least as much,
+        /// without a round trip. It does so at most until the backend would admit the rejected request, and for at most
+        /// 1 s. The backend would usually reject these requests, too. Exceptions are refunds, resets and raised limits
+        /// by another instance within that second.
         ///
         /// # Default
         ///
@@ -59,7 +61,7 @@ macro_rules! shared_setters {
         ///
         /// # Cost
         ///
-        /// 130 kB per limiter or layer, and 300 bytes for each of at most 4,096 rejections.
+        /// 130 kB per limiter or layer, and 400 bytes for each of at most 4,096 rejections.
         pub fn deny_cache(mut self, on: bool) -> Self {
             self.settings.deny_cache = on;
             self
@@ -67,10 +69,11 @@ macro_rules! shared_setters {
 
         /// Decides and charges without rejecting, to try limits out in production.
         ///
-        /// The [observer](Self::observer) receives [`Event::Shadowed`](crate::Event::Shadowed) for each request that would be
-        /// rejected or would wait for its turn. Clients see no difference: responses have no additional headers, and a failed
-        /// backend or a missing key rejects no request. A slow backend delays requests as usual. The decisions of a
-        /// [`Limiter`](crate::Limiter) are [`allowed`](crate::Decision::allowed), and grant no tokens where the limit would reject.
+        /// The [observer](Self::observer) receives [`Event::Shadowed`](crate::Event::Shadowed) for each request that
+        /// would be rejected, or would wait in a [`Throttle`](crate::Throttle). Clients see no difference: responses
+        /// have no additional headers, and a failed backend or a missing key rejects no request. A slow backend delays
+        /// requests as usual. The decisions of a [`Limiter`](crate::Limiter) are [`allowed`](crate::Decision::allowed),
+        /// and grant no tokens where the limit would reject.
         ///
         /// # Default
         ///

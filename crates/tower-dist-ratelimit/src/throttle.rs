@@ -12,17 +12,19 @@ use crate::{CallLimit, CallLimitLayer, Waits};
 ///
 /// - The service is always ready. A call waits for its turn, then makes a clone of the inner service ready and calls it. During
 ///   the wait it reserves no capacity of the inner service.
-/// - Requests with the same keys pass in the order of their calls. Only the first of them queries the backend.
+/// - Waiting requests with the same keys usually pass in the order of their calls. Only the first of them queries the
+///   backend.
 /// - A request that would certainly wait longer than `max_wait` is rejected immediately with
 ///   [`Reason::TooLong`](crate::Reason::TooLong). If the wait is uncertain, the request is rejected after `max_wait`.
-/// - A request that finds `max_waiters` waiting requests is rejected with [`Reason::QueueFull`](crate::Reason::QueueFull). A
-///   request that can never pass is rejected with [`Reason::Quota`](crate::Reason::Quota).
-/// - A call that is dropped gives its place to the requests behind it and returns its tokens. A place in a [leaky
-///   queue](crate::Policy::leaky_queue) stays taken, because later requests already have their times. The layer limits
-///   the waits in such a queue to `max_wait`, too.
+/// - A request that has to wait but finds `max_waiters` waiting requests is rejected with
+///   [`Reason::QueueFull`](crate::Reason::QueueFull). A request that can never pass is rejected with
+///   [`Reason::Quota`](crate::Reason::Quota).
+/// - A call that is dropped before it calls the inner service gives its place to the requests behind it, and usually
+///   returns its tokens. A place in a [leaky queue](crate::Policy::leaky_queue) stays taken, because later requests
+///   already have their times. The layer limits the waits in such a queue to `max_wait`, too.
 ///
 /// Build it with [`CallLimitLayer::builder`](crate::CallLimitLayer::builder) and
-/// [`waiting`](crate::CallLimitLayerBuilder::waiting). Services and clones of one layer share one queue.
+/// [`waiting`](crate::CallLimitLayerBuilder::waiting). Services and clones of one layer share their queues.
 ///
 /// Clients of gRPC and HTTP wait in the same way. Around a `tonic` channel the layer is a
 /// `ThrottleLayer<http::Request<tonic::body::Body>>`. A rejected call fails with the status `UNKNOWN`, whose source is the

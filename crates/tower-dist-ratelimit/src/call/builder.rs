@@ -111,7 +111,8 @@ impl<Req> CallLimitLayerBuilder<Req> {
 }
 
 impl<Req> CallLimitLayerBuilder<Req, Waits> {
-    /// Maximum time that a request waits for its turn: above zero and at most one hour.
+    /// Maximum time that a request waits for its turn: above zero and at most one hour. The last answer of a remote
+    /// backend can add up to the [`backend_timeout`](Self::backend_timeout).
     ///
     /// # Default
     ///
@@ -121,7 +122,8 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
         self
     }
 
-    /// Maximum number of requests that wait concurrently, over all keys. Must be at least 1.
+    /// Maximum number of requests that wait for tokens concurrently, over all keys: at least 1. A delay in a leaky
+    /// queue does not count.
     ///
     /// # Default
     ///

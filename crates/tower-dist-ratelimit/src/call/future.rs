@@ -24,7 +24,7 @@ use crate::{
 ///
 /// # Panics
 ///
-/// Panics if polled again after it was ready.
+/// Can panic if polled again after it was ready.
 #[pin_project]
 pub struct CallFuture<S: Service<Req>, Req> {
     #[pin]

@@ -12,8 +12,8 @@ use super::RateLimitHandle;
 /// A counter of the tokens that a request uses, from [`RateLimitHandle::meter`]. When it is dropped, it settles the
 /// request.
 ///
-/// Move the meter into the source of the response, such as the closure of a stream. Then it is dropped when the stream
-/// ends, and also when the client disconnects half-way. [`body`](Self::body) wraps an existing body.
+/// Move the meter into the source of the response, such as the closure of a stream. Then it is dropped with the stream:
+/// after its end, or when the client disconnects half-way. [`body`](Self::body) wraps an existing body.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

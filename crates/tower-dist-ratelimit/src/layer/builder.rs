@@ -97,8 +97,9 @@ impl<R> RateLimitLayerBuilder<R> {
     /// Also adds `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` (in seconds from now) to the responses with
     /// `RateLimit` headers, for clients that know no other headers.
     ///
-    /// They describe one policy: a rejecting policy, or else the policy with the fewest remaining tokens. If the inner service has
-    /// set one of them, the layer adds none.
+    /// They describe one policy that is not [hidden](Policy::hidden): a rejecting policy, or else the policy with the
+    /// fewest remaining tokens. If the request can never pass, `X-RateLimit-Reset` is missing. If the inner service has
+    /// set one of the three headers, the layer adds none.
     pub fn x_ratelimit(mut self) -> Self {
         self.answers.x_ratelimit = true;
         self
@@ -109,7 +110,7 @@ impl<R> RateLimitLayerBuilder<R> {
     ///
     /// # Cost
     ///
-    /// Two allocations per policy, one more with several policies, and those of the request's first extension.
+    /// Usually two allocations per policy, and the allocations of the request's extensions.
     pub fn handle(mut self) -> Self {
         self.answers.handle = true;
         self
@@ -124,7 +125,7 @@ impl<R> RateLimitLayerBuilder<R> {
     ///
     /// # Cost
     ///
-    /// Two allocations per policy, one more with several policies, and one for the pending refund.
+    /// Usually two allocations per policy, and one for the pending refund.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key};

@@ -27,7 +27,7 @@ use crate::{
 ///
 /// # Panics
 ///
-/// If it is polled again after it was ready.
+/// Can panic if polled again after it was ready.
 #[pin_project]
 pub struct ResponseFuture<S: Service<Request<B>>, R, B> {
     #[pin]

@@ -47,8 +47,9 @@ impl LimiterBuilder {
     /// Adds a policy. All policies count the same key. A check passes if all policies allow it; otherwise no
     /// policy is charged.
     ///
-    /// The limiter returns one decision. If policies reject the check, the limiter returns the rejection with
-    /// the longest wait. Otherwise it returns the decision with the fewest remaining tokens.
+    /// The limiter returns one decision. If policies reject the check, the limiter returns the rejection with the
+    /// longest wait. Otherwise it returns the decision with the fewest remaining tokens. The `delay` of a leaky queue
+    /// is in the queue's own decision only, so give a leaky queue a limiter of its own.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -76,7 +77,7 @@ impl LimiterBuilder {
     ///
     /// # Errors
     ///
-    /// The errors of [`Limiter::new`], and an invalid setting.
+    /// The errors of [`Limiter::new`], an invalid setting, and more policies than the backend can decide together.
     pub fn build(self) -> Result<Limiter, BuildError> {
         const BOUND: &str = "unset in a Limiter";
         for policy in &self.policies {

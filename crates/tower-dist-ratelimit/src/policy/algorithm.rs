@@ -6,7 +6,7 @@ use crate::{
     quota::HORIZON,
 };
 
-/// The algorithm of a [`Policy`](crate::Policy). Each variant corresponds to a setter of the policy.
+/// The algorithm of a [`Policy`](crate::Policy). Each variant except the default has its own setter of the policy.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Algorithm, Policy, Quota};
@@ -33,7 +33,7 @@ pub enum Algorithm {
         /// Whether the windows start at a different time for each key.
         staggered: bool,
     },
-    /// A counter per window. A window starts with a key's first request.
+    /// A counter per window. A window starts with a key's first charge.
     FixedWindowFromFirstRequest,
     /// The counters of the current and the previous window. The previous one counts in part.
     SlidingWindow,
@@ -79,7 +79,7 @@ impl fmt::Display for Algorithm {
 }
 
 impl Algorithm {
-    /// Returns whether a charge counts until its window ends. With the other algorithms, tokens return evenly.
+    /// Returns whether the algorithm counts in windows or keeps a log. With the other algorithms, tokens return evenly.
     pub(crate) fn has_windows(self) -> bool {
         !self.is_bucket() && !matches!(self, Self::LeakyQueue { .. })
     }

@@ -7,14 +7,17 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingKey {
-    /// All requests without the key share one count, so a client gains nothing by omitting the key. With the `tracing`
-    /// feature the first such request logs a warning, because it can mean a misconfigured server.
+    /// All requests without the key share one count, so all clients that omit the key share one quota. With the
+    /// `tracing` feature the first such request logs a warning, because it can mean a misconfigured server.
     Shared,
     /// The policy does not apply to the request.
     Skip,
-    /// The request is rejected with status 400 (gRPC: `INVALID_ARGUMENT`) and not charged.
+    /// The request is rejected with [`Reason::MissingKey`](crate::Reason::MissingKey) and not charged. By default, the
+    /// status is 400 (gRPC: `INVALID_ARGUMENT`).
     Reject,
-    /// The request is rejected with status 500 (gRPC: `INTERNAL`) and not charged. The response explains how to configure the
-    /// server, and so does one error in the log with the `tracing` feature.
+    /// The request is rejected with [`Reason::Misconfigured`](crate::Reason::Misconfigured) and not charged. By
+    /// default, the status is 500 (gRPC: `INTERNAL`), and the response has the key's
+    /// [hint](crate::key::KeyExtractor::hint), if it has one. With the `tracing` feature, the first such request logs
+    /// an error.
     Error,
 }

@@ -24,14 +24,15 @@ use crate::{
 ///
 /// # Cancel safety
 ///
-/// If the future is dropped while it waits, it gives its place to the requests behind it. If it is dropped between its
-/// turn and the call of the inner service, it returns its tokens. A remote backend receives them in the background. A
-/// place in a leaky queue and tokens of a window that has ended are not returned. After the call of the inner service,
-/// dropping the future drops the inner call.
+/// If the future is dropped while it waits, it gives its place to the requests behind it. A charge that a remote
+/// backend has not answered yet can stay. If the future is dropped between its turn and the call of the inner service,
+/// it returns its tokens. A remote backend receives them in the background. A place in a leaky queue and tokens of a
+/// window that has ended are not returned. After the call of the inner service, dropping the future drops the inner
+/// call.
 ///
 /// # Panics
 ///
-/// If it is polled again after it was ready.
+/// Can panic if polled again after it was ready.
 #[pin_project]
 pub struct ThrottleFuture<S: Service<Req>, Req> {
     #[pin]

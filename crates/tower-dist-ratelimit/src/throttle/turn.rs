@@ -126,7 +126,7 @@ impl Turn {
     }
 }
 
-/// Returns whether the buckets and windows can ever hold the tokens that a request needs. If not, the request is
+/// Returns whether each policy's burst, or limit without a burst, covers the cost of a request. If not, the request is
 /// rejected without a wait.
 pub(super) fn can_pass(limits: &Limits, check: &Check) -> bool {
     let mut charges = check.charges.iter();
@@ -179,8 +179,8 @@ fn supplies(limits: &Limits, check: &Check, now: Instant) -> Supplies {
     decided.map(supply).collect()
 }
 
-/// Returns the minimum time in which this number of tokens returns. Zero except for buckets: all tokens of a window can
-/// return in a moment.
+/// Returns the minimum time in which this number of tokens returns. Zero except for token and leaky buckets: all
+/// tokens of a window can return in a moment.
 fn time(limits: &Limits, asked: &PolicyCharge, tokens: u64) -> Duration {
     let rule = &limits.rules[asked.rule];
     if !rule.policy.algorithm().is_bucket() {

@@ -37,7 +37,7 @@ pub(super) struct Supply {
 /// The waiting requests: one queue for each combination of keys, first come, first served.
 pub(crate) struct WaitQueues {
     pub(crate) max_waiters: usize,
-    /// Number of requests in all queues. While it is zero, a request that the limit admits takes no lock.
+    /// Number of requests in all queues. While it is zero, a request that the limit admits does not lock the queues.
     waiting: AtomicUsize,
     queues: Mutex<HashMap<Vec<u8>, WaitQueue>>,
 }
