@@ -31,7 +31,7 @@ use crate::{Decided, Decision, backend::OwnedCharge, limits::Limits};
 /// In [`Memory`](crate::backend::Memory) a correction is immediate. With a remote backend it runs in the background,
 /// with the layer's timeout. At most 1024 corrections of a layer run concurrently. The layer
 /// [counts](crate::RateLimitLayer::lost_corrections) lost corrections. If the [local fallback](crate::FailureMode) made
-/// the charge, the correction goes to the local fallback, too.
+/// the charge, only the local fallback is corrected.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

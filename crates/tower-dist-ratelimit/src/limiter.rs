@@ -160,8 +160,8 @@ impl Limiter {
 
     /// Returns the state of a key without a charge: its remaining tokens, and the time until it is full again.
     ///
-    /// A peek is a check of cost zero, which is allowed unless the quota is zero. An observer receives only events of
-    /// the backend.
+    /// A peek is a check of cost zero, which only a quota of zero rejects. An observer receives only events of the
+    /// backend.
     ///
     /// # Errors
     ///

@@ -15,7 +15,8 @@ use crate::{CallLimit, CallLimitLayer, Waits};
 /// - Waiting requests with the same keys usually pass in the order of their calls. Only the first of them queries the
 ///   backend.
 /// - A request that would certainly wait longer than `max_wait` is rejected immediately with
-///   [`Reason::TooLong`](crate::Reason::TooLong). If the wait is uncertain, the request is rejected after `max_wait`.
+///   [`Reason::TooLong`](crate::Reason::TooLong). If the wait is uncertain, the request waits, and is
+///   rejected if its turn has not come after `max_wait`.
 /// - A request that has to wait but finds `max_waiters` waiting requests is rejected with
 ///   [`Reason::QueueFull`](crate::Reason::QueueFull). A request that can never pass is rejected with
 ///   [`Reason::Quota`](crate::Reason::Quota).

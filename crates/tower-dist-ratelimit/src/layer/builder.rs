@@ -98,8 +98,8 @@ impl<R> RateLimitLayerBuilder<R> {
     /// `RateLimit` headers, for clients that know no other headers.
     ///
     /// They describe one policy that is not [hidden](Policy::hidden): a rejecting policy, or else the policy with the
-    /// fewest remaining tokens. If the request can never pass, `X-RateLimit-Reset` is missing. If the inner service has
-    /// set one of the three headers, the layer adds none.
+    /// fewest remaining tokens. If that policy can never admit the request, `X-RateLimit-Reset` is missing. If the
+    /// inner service has set one of the three headers, the layer adds none.
     pub fn x_ratelimit(mut self) -> Self {
         self.answers.x_ratelimit = true;
         self

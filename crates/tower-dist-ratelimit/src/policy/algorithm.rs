@@ -6,7 +6,7 @@ use crate::{
     quota::HORIZON,
 };
 
-/// The algorithm of a [`Policy`](crate::Policy). Each variant except the default has its own setter of the policy.
+/// The algorithm of a [`Policy`](crate::Policy). Each variant except the default has a setter of the policy.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Algorithm, Policy, Quota};
