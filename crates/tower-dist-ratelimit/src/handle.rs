@@ -72,7 +72,7 @@ struct HandleCharge {
     /// The time at which the charge leaves its window. A refund after that has no effect. `None` for buckets and leaky
     /// queues.
     window_end: Option<Instant>,
-    /// The charged tokens; `None` after a settlement, or if nothing was charged.
+    /// The charged tokens. `None` after a settlement, and for a request that only a shadow lets pass.
     charged: Mutex<Option<u64>>,
 }
 
@@ -104,8 +104,8 @@ impl RateLimitHandle {
         self
     }
 
-    /// Returns the name and the decision of each policy that decided on the request. Policies of the layer nearest to
-    /// the service come first. Empty if no policy applies.
+    /// Returns the name and the decision of each policy that decided on the request in a layer with handles. Policies
+    /// of the layer nearest to the service come first. Empty if no policy applies.
     pub fn decisions(&self) -> impl Iterator<Item = (&str, &Decision)> {
         let charges = self.charges.iter();
         charges.map(|charge| (charge.policy(), &charge.decision))
@@ -135,7 +135,8 @@ impl RateLimitHandle {
     }
 
     /// Sets the total cost of the request, in tokens. Refunds the charged tokens above `actual`, or charges the missing
-    /// ones. Only the first call has an effect, and after the charge has left its window nothing is refunded.
+    /// ones. For each policy, only the first call has an effect. After the charge has left its window, nothing is
+    /// refunded.
     pub fn settle(&self, actual: u64) {
         self.correct(|_| actual, true);
     }

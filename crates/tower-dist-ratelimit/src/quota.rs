@@ -19,10 +19,10 @@ pub const HORIZON: Duration = Duration::from_secs(3_155_760_000);
 ///
 /// # Errors
 ///
-/// The constructors accept any number. Building a limit fails if `limit`, `window` or `burst` is zero, the window exceeds
-/// 100 years, or a number is too large to count exactly. In [`Memory`](crate::backend::Memory), the maximum of a bucket
-/// is about 2.9 tokens per nanosecond, and a burst of 2⁶¹. Other algorithms and backends have other maxima; the error
-/// states the maximum.
+/// The constructors accept any number. Building a limit fails if `limit`, `window` or `burst` is zero, the window
+/// exceeds 100 years, or a number is too large to count exactly. In [`Memory`](crate::backend::Memory), the maximum of
+/// a bucket is about 2.9 tokens per nanosecond, and a burst of 2⁶¹. Other algorithms and backends have other bounds;
+/// the error states the bound.
 ///
 /// ```
 /// use std::time::Duration;

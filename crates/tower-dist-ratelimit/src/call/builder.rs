@@ -86,8 +86,8 @@ impl<Req, M> CallLimitLayerBuilder<Req, M> {
 }
 
 impl<Req> CallLimitLayerBuilder<Req> {
-    /// Delays requests until their turn instead of rejecting them. Use it for requests that your program sends, to stay
-    /// within the receiver's limit. See [`ThrottleLayer`](crate::ThrottleLayer).
+    /// Delays requests until their turn instead of rejecting them immediately. Use it for requests that your program
+    /// sends, to stay within the receiver's limit. See [`ThrottleLayer`](crate::ThrottleLayer).
     pub fn waiting(self) -> CallLimitLayerBuilder<Req, Waits> {
         CallLimitLayerBuilder {
             settings: self.settings,

@@ -18,9 +18,9 @@ use crate::{
 
 /// The response of a [`Throttle`](super::Throttle) service.
 ///
-/// Requests with the same keys wait for the first of them. So poll the future until it is ready, or drop it: a future
-/// that keeps its place without being polled blocks the requests behind it until they reach `max_wait`. A call outside
-/// a tokio runtime takes its place when the future is first polled. That poll needs a runtime with a timer.
+/// Queued requests with the same keys wait for the first of them. So poll the future until it is ready, or drop it: a
+/// future that keeps its place without being polled blocks the requests behind it until they reach `max_wait`. A call
+/// outside a tokio runtime takes its place when the future is first polled. That poll needs a runtime with a timer.
 ///
 /// # Cancel safety
 ///
