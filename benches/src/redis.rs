@@ -78,11 +78,8 @@ async fn measure(shape: Shape, effort: Effort) -> Result<[Row; 3], Box<dyn Error
     let [mut ours, raw] = throughput::measure(&server, shape, effort, ask_raw, ask_ours).await;
     // Requests for one key share the server's work.
     ours.goal = (!shape.one_key).then_some(Goal::ServerMicros(3.2));
-    let (subject, floor) = match shape.one_key {
-        true => ("floor, client", Floor::channel()),
-        false => ("floor, server", Floor::script(&server.url()).await?),
-    };
+    let floor = Floor::server(&server.url(), shape.one_key).await?;
     let ask = move |key: Arc<str>| floor.clone().decide(key);
-    let floor = throughput::alone(&server, shape, effort, subject, ask).await;
+    let floor = throughput::alone(&server, shape, effort, "floor", ask).await;
     Ok([ours, raw, floor])
 }

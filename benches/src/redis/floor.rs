@@ -1,10 +1,12 @@
-//! The parts of a decision alone: the server's work, and the wakeups of the tasks.
+//! The parts of a decision alone: the server's work, the wakeups of the tasks, and a time limit for each.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Client, RedisError, Script};
 use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::time::timeout;
 
 /// A token per microsecond and a burst that is never exhausted, with the least work per key. It checks no stored value.
 const LUA: &str = "
@@ -20,10 +22,15 @@ end
 return replies
 ";
 
-/// The tasks that answer, and the number of requests that each takes at a time. As in `ours`, two calls are in flight, of
-/// at most 32 keys.
+/// The tasks that answer. As in `ours`, two calls are in flight.
 const SERVERS: usize = 2;
-const REQUESTS: usize = 32;
+
+/// The number of requests in a call: at most 32 keys, or 256 requests for one key, as in `ours`.
+const KEYS: usize = 32;
+const REQUESTS: usize = 256;
+
+/// The time limit of a request.
+const TIMEOUT: Duration = Duration::from_millis(50);
 
 type Request = (Arc<str>, oneshot::Sender<bool>);
 
@@ -32,23 +39,8 @@ type Request = (Arc<str>, oneshot::Sender<bool>);
 pub(super) struct Floor(mpsc::UnboundedSender<Request>);
 
 impl Floor {
-    /// A channel to one task that admits every request immediately.
-    pub(super) fn channel() -> Self {
-        let (sender, mut receiver) = mpsc::unbounded_channel();
-        tokio::spawn(async move {
-            let mut requests: Vec<Request> = Vec::new();
-            while receiver.recv_many(&mut requests, REQUESTS).await > 0 {
-                for (_, reply) in requests.drain(..) {
-                    // A task that has ended needs no answer.
-                    let _ = reply.send(true);
-                }
-            }
-        });
-        Self(sender)
-    }
-
-    /// A channel to tasks that call the script.
-    pub(super) async fn script(url: &str) -> Result<Self, RedisError> {
+    /// A channel to tasks that send one command for many requests: the script, or with `one_key` an addition.
+    pub(super) async fn server(url: &str, one_key: bool) -> Result<Self, RedisError> {
         let mut connection = Client::open(url)?
             .get_multiplexed_async_connection()
             .await?;
@@ -57,36 +49,34 @@ impl Floor {
         let (sender, receiver) = mpsc::unbounded_channel();
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..SERVERS {
-            tokio::spawn(call(
-                Arc::clone(&receiver),
-                connection.clone(),
-                hash.clone(),
-            ));
+            let (receiver, connection) = (Arc::clone(&receiver), connection.clone());
+            match one_key {
+                false => tokio::spawn(call(receiver, connection, hash.clone())),
+                true => tokio::spawn(count(receiver, connection)),
+            };
         }
         Ok(Self(sender))
     }
 
-    /// Asks for one decision.
+    /// Asks for one decision, within the time limit.
     pub(super) async fn decide(self, key: Arc<str>) -> bool {
         let (sender, receiver) = oneshot::channel();
-        self.0.send((key, sender)).is_ok() && receiver.await.unwrap_or(false)
+        self.0.send((key, sender)).is_ok()
+            && matches!(timeout(TIMEOUT, receiver).await, Ok(Ok(true)))
     }
 }
 
-/// Answers requests, in calls that are as full as possible.
-async fn call(
-    receiver: Arc<Mutex<mpsc::UnboundedReceiver<Request>>>,
-    mut connection: MultiplexedConnection,
-    hash: String,
-) {
+type Requests = Arc<Mutex<mpsc::UnboundedReceiver<Request>>>;
+
+/// Takes up to `most` waiting requests. Returns `false` if there will be no more.
+async fn take(from: &Requests, requests: &mut Vec<Request>, most: usize) -> bool {
+    from.lock().await.recv_many(requests, most).await > 0
+}
+
+/// Answers requests for different keys, in calls that are as full as possible.
+async fn call(from: Requests, mut connection: MultiplexedConnection, hash: String) {
     let mut requests = Vec::new();
-    while receiver
-        .lock()
-        .await
-        .recv_many(&mut requests, REQUESTS)
-        .await
-        > 0
-    {
+    while take(&from, &mut requests, KEYS).await {
         let mut command = redis::cmd("EVALSHA");
         command.arg(&*hash).arg(requests.len());
         for (key, _) in &requests {
@@ -97,6 +87,19 @@ async fn call(
         let answers = answers.unwrap_or_default();
         for (n, (_, reply)) in requests.drain(..).enumerate() {
             let _ = reply.send(answers.get(2 * n).is_some_and(|remaining| *remaining >= 0));
+        }
+    }
+}
+
+/// Answers requests for one key, with one addition per call.
+async fn count(from: Requests, mut connection: MultiplexedConnection) {
+    let mut requests = Vec::new();
+    while take(&from, &mut requests, REQUESTS).await {
+        let mut command = redis::cmd("INCRBY");
+        command.arg("rl:b2:{everyone}:bench").arg(requests.len());
+        let count: Result<u64, RedisError> = command.query_async(&mut connection).await;
+        for (_, reply) in requests.drain(..) {
+            let _ = reply.send(count.is_ok());
         }
     }
 }
