@@ -105,7 +105,7 @@ impl HttpLimits {
         decided.charges().any(|(asked, decision)| {
             let rule = &self.limits.rules[asked.rule];
             // Rounded up, so that the headers appear too early rather than too late.
-            let near = (rule.quota(asked).burst_size() as f64 * share).ceil();
+            let near = (rule.shown(rule.quota(asked)).burst_size() as f64 * share).ceil();
             !rule.policy.hidden && decision.remaining as f64 <= near
         })
     }

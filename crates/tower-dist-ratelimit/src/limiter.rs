@@ -357,9 +357,6 @@ fn decision(
     outcome: Outcome,
     check: &mut Check,
 ) -> Result<Decision, BackendError> {
-    if let (Outcome::Pass { charged: true }, [only]) = (outcome, &*check.decisions) {
-        return Ok(*only);
-    }
     let allowed = matches!(outcome, Outcome::Pass { .. });
     if !allowed && let Some(error) = check.cause.take() {
         return Err(error);
@@ -368,6 +365,8 @@ fn decision(
     Ok(Decision {
         // A shadow also allows requests that a policy rejected.
         allowed,
+        // The caller waits for all leaky queues, and the tightest policy need not be one.
+        delay: check.delay(),
         // Every outcome has a decision of each policy.
         ..tightest.map_or_else(Decision::default, |(_, decision)| *decision)
     })

@@ -48,8 +48,8 @@ impl LimiterBuilder {
     /// policy is charged.
     ///
     /// The limiter returns one decision. If policies reject the check, the limiter returns the rejection with the
-    /// longest wait. Otherwise it returns the decision with the fewest remaining tokens. The `delay` of a leaky queue
-    /// is in the queue's own decision only, so give a leaky queue a limiter of its own.
+    /// longest wait. Otherwise it returns the decision with the fewest remaining tokens. The `delay` is
+    /// the longest one of all leaky queues.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use http::StatusCode;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer};
@@ -106,6 +107,21 @@ async fn near_limit_in_a_window_is_a_share_of_its_limit() {
             let response = send(&mut service, get()).await;
             assert_eq!(field(&response, "ratelimit").is_some(), told, "{burst}");
         }
+    }
+}
+
+/// The queue has 11 places, and half of them is 5.5. Its limit of 100 says nothing about them.
+#[tokio::test(start_paused = true)]
+async fn near_limit_in_a_leaky_queue_is_a_share_of_its_places() {
+    let queue = Policy::new("p", Quota::per_second(100)).leaky_queue(Duration::from_millis(100));
+    let layer = RateLimitLayer::builder(Memory::default()).limit(queue);
+    let layer = layer.headers(ResponseHeaders::NearLimit(0.5));
+    let service = layer.build().unwrap().layer(Probe::default());
+    let responses = join_all((0..12).map(|_| service.clone().oneshot(get())));
+    for (number, response) in responses.await.into_iter().enumerate() {
+        let told = field(&response.unwrap(), "ratelimit").is_some();
+        // The fifth request leaves six places.
+        assert_eq!(told, number >= 4, "{number}");
     }
 }
 

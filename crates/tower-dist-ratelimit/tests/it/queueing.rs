@@ -18,7 +18,7 @@ use http::{Request, Response, StatusCode};
 use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer, service_fn};
 use tower_dist_ratelimit::{
-    CallLimitLayer, Event, LimitError, Observer, Policy, Quota, RateLimitLayer, Reason,
+    CallLimitLayer, Event, LimitError, Limiter, Observer, Policy, Quota, RateLimitLayer, Reason,
     backend::{Backend, Memory},
 };
 
@@ -65,6 +65,22 @@ async fn requests_pass_at_an_even_pace_and_excess_requests_are_rejected_immediat
             assert_eq!(response.body(), expected.as_bytes(), "{n}");
         }
     }
+}
+
+/// The bucket has fewer tokens than the queue has places, so it is the policy that `check` reports.
+#[tokio::test(start_paused = true)]
+async fn a_limiter_of_several_policies_returns_the_wait_of_the_queue() {
+    let bucket = Policy::new("bucket", Quota::per_second(10).burst(2));
+    let limiter = Limiter::builder(Memory::default(), queue()).limit(bucket);
+    let limiter = limiter.build().unwrap();
+    for (delay, remaining) in [(0, 1), (100, 0)] {
+        let decision = limiter.check("key").await.unwrap();
+        assert_eq!(decision.delay, Duration::from_millis(delay));
+        assert_eq!(decision.remaining, remaining);
+    }
+    let rejected = limiter.check("key").await.unwrap();
+    assert!(!rejected.allowed);
+    assert_eq!(rejected.delay, Duration::ZERO);
 }
 
 fn is_ready<S: Service<Request<()>>>(service: &mut S) -> bool {
