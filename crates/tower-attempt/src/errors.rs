@@ -130,10 +130,10 @@ impl Rejected {
         chain(error).find_map(Self::of_one)
     }
 
-    /// Corrects a rule's retry of an outcome that may be a rejection.
+    /// Replaces a rule's retry verdict if the outcome is a rejection. Otherwise returns the rule's verdict.
     ///
     /// If the rejection or the rule names a wait, the retry waits for the longer of the two. If neither names a wait,
-    /// the rejection is fatal, or transient for a hedge. An outcome that is no rejection keeps the rule's verdict.
+    /// the rejection is fatal. For a hedge it is transient instead, so that the other attempts continue.
     #[cold]
     pub(crate) fn amend<Res, E: 'static>(
         verdict: Verdict,

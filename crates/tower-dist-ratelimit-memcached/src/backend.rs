@@ -170,10 +170,10 @@ impl Memcached {
     /// A correction is a charge or refund that the caller makes after a decision. It is also a refund that the backend
     /// makes if the charge to one key took tokens, and the charge to another key was rejected or failed.
     ///
-    /// A correction is lost if its connection is lost, if the server answers with an error, or if it has found no room in
-    /// its queue or has lost races for 5 s. A lost refund leaves its tokens charged, so fewer requests are admitted. A lost
-    /// extra charge takes no tokens, so more are admitted. A correction whose caller gets its error immediately is not
-    /// counted.
+    /// A correction is lost if its connection ends, its answer times out or is an error, or it has found no room in its
+    /// queue or has lost races for 5 s. A lost refund can leave its tokens charged, so fewer requests are admitted. A
+    /// lost extra charge can take no tokens, so more are admitted. A correction that could not be sent at all fails
+    /// immediately and is not counted.
     ///
     /// # Example
     ///

@@ -145,7 +145,7 @@ impl CounterPolicy {
         let (count, left) = match self.present(nanos, tag) {
             Some((present, left)) if Some(present) <= number => {
                 // If the charged window is later than the present one, the clock has jumped back. The charged window
-                // then ends that many windows later.
+                // then ends `number - present` windows after the present one.
                 let ahead = number.unwrap_or(present) - present;
                 let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
                 let ahead = self.quota.window().saturating_mul(ahead);

@@ -181,9 +181,9 @@ impl Redis {
     ///
     /// A correction is a charge or refund that the caller makes after a decision. It is also a refund that the backend makes
     /// in a Cluster if one slot took tokens and another slot rejected the request or failed. A correction is lost if its
-    /// connection is lost, if the server answers with an error, or if its queue has had no room for 5 s. A lost refund leaves its tokens
-    /// charged, so fewer requests are admitted. A lost extra charge takes no tokens, so more are admitted. A correction
-    /// whose caller gets its error immediately is not counted.
+    /// connection ends, its answer times out or is an error, or a full queue or a moving slot has blocked it for 5 s. A
+    /// lost refund can leave its tokens charged, so fewer requests are admitted. A lost extra charge can take no tokens,
+    /// so more are admitted. A correction that could not be sent at all fails immediately and is not counted.
     ///
     /// # Example
     ///

@@ -27,9 +27,8 @@ pub(super) struct Disconnect {
     pub(super) had_answers: bool,
 }
 
-/// Sends the requests of the send queue. With no call in flight, a request is sent immediately. While several calls of
-/// one kind are in flight, the queue collects requests into one call. It goes out when it is full, when a call ends, or
-/// when a timer fires.
+/// Sends the requests of the send queue. With fewer than two calls of its kind in flight, a request is sent immediately.
+/// Otherwise the queue collects requests into one call, and `Queue::can_send` decides when that call goes out.
 pub(super) struct Combiner<'a> {
     send_queue: &'a SendQueue,
     connection: Connection,

@@ -25,9 +25,10 @@ use crate::{CallLimit, CallLimitLayer, Waits};
 ///   already have their times. The layer limits the waits in such a queue to `max_wait`, too.
 ///
 /// Build it with [`CallLimitLayer::builder`](crate::CallLimitLayer::builder) and
-/// [`waiting`](crate::CallLimitLayerBuilder::waiting). Services and clones of one layer share their queues.
+/// [`waiting`](crate::CallLimitLayerBuilder::waiting). Services and clones of one layer share its queues: one for each
+/// combination of keys. `max_waiters` counts the requests in all of them.
 ///
-/// Clients of gRPC and HTTP wait in the same way. Around a `tonic` channel the layer is a
+/// The layer also works around gRPC and HTTP clients. Around a `tonic` channel the layer is a
 /// `ThrottleLayer<http::Request<tonic::body::Body>>`. A rejected call fails with the status `UNKNOWN`, whose source is the
 /// [`LimitError`](crate::LimitError).
 ///

@@ -10,7 +10,8 @@ use super::ReplayError;
 use super::reader::{Reader, Recording};
 use super::record::Item;
 
-/// Makes a body resendable whose own type is not, for services that accept this type.
+/// Wraps a body that cannot be resent, so that a layer can record and resend it. The inner service must accept
+/// `ReplayBody<B>` as its body.
 ///
 /// Use it for bodies that cannot be copied, such as the `Incoming` of a hyper server. The frameworks' own bodies and
 /// `BoxBody` need no wrapper, so the service's body type does not change. Use a `BoxBody` if the body's error is a boxed

@@ -113,13 +113,14 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 
     /// Upper bound on the learned delay before the first hedge.
     ///
-    /// If the service becomes slower than this bound, the layer hedges more calls than the percentile does, as far as the
-    /// budget allows.
+    /// If the service becomes slower than this bound, the layer hedges more calls than without it, as far as the budget
+    /// allows.
     ///
     /// If a layer above has a timeout, set the bound below that timeout by at least the time of a usual response.
-    /// Otherwise, when more than 1 − q of the calls reach the timeout, the learned delay settles right below it. Hedges
-    /// then have no time to win, and most are [held back](crate::SkipReason::HeldBack).
-    /// [`cancelled_late`](crate::HedgeCounts::cancelled_late) counts such calls.
+    /// Otherwise, if more than 5 % of the calls reach the timeout and the percentile is 0.95, the learned delay settles
+    /// right below the timeout. Hedges then have no time to win, and most are
+    /// [held back](crate::SkipReason::HeldBack). [`cancelled_late`](crate::HedgeCounts::cancelled_late) counts the
+    /// calls that the timeout dropped after their first hedge was due.
     ///
     /// # Default
     ///

@@ -85,7 +85,8 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
 impl<S: Body<Data = Bytes> + Unpin> Content<S> {
     /// Takes the content of a body. A body that streams is recorded.
     ///
-    /// `is_expected` is true if the request has the field `Expect`. Its client must be the first to poll the body.
+    /// `is_expected` is true if the request has the field `Expect`. This function then does not poll the body, because
+    /// the HTTP client below must poll it first.
     pub(super) fn of<B>(body: &mut B, is_expected: bool, limit: usize) -> Self
     where
         B: ReplayableBody<Source = S>,

@@ -10,7 +10,7 @@ use super::{
 
 const NANO: Duration = Duration::from_nanos(1);
 
-/// Returns a duration: this long before its end, a wait has certainly not ended.
+/// Returns the margin before the end of a wait: at that time a request must still be rejected, whatever the clock's grain.
 fn early(grain: Duration) -> Duration {
     (4 * grain).max(NANO)
 }
