@@ -26,7 +26,8 @@ pub(crate) use self::{
 };
 use crate::{Decision, Quota, backend::Charge, quota::HORIZON};
 
-/// The maximum count of used tokens, debts included. The sum of two counts stays below 2⁶⁴.
+/// The maximum count of used tokens in a log, a sliding window, or a window that begins with a request. Debts are
+/// included. The sum of two counts stays below 2⁶⁴.
 const MAX_COUNT: u64 = 1 << 61;
 
 /// The state of one key as 64-bit words, whose meaning the algorithm defines. An unused key has no words.
@@ -43,8 +44,9 @@ pub(crate) struct Now {
 
 /// An algorithm under a quota: arithmetic on the state of one key.
 ///
-/// [`decide`](Self::decide) only reads the state, and [`take`](Self::take) takes the granted tokens. So a check writes
-/// nothing, and a rejected request changes at most the quota in force. The caller makes the two steps atomic.
+/// [`decide`](Self::decide) only reads the state, and [`take`](Self::take) takes the granted tokens. So a decision
+/// alone writes nothing, and a rejected request changes at most the quota in force. The caller makes the two steps
+/// atomic.
 ///
 /// Times may come in any order. If the clock jumps back, a decision admits at most the tokens that it would admit
 /// without the jump.
@@ -55,11 +57,12 @@ pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
     /// Takes the tokens that a decision at the same time has granted.
     fn take(&self, state: &mut Words, now: Now, take: &Take<'_>, tokens: u64);
 
-    /// Switches the key to the quota that a rejected request carries. An algorithm that stores no quota with the key does
-    /// nothing.
+    /// Puts the quota of a request that took no tokens in force, if the key has used tokens. A request without a quota
+    /// has the policy's own. An algorithm that stores no quota with the key does nothing.
     fn adopt(&self, _: &mut Words, _: Now, _: &Take<'_>) {}
 
-    /// Takes `delta` tokens even if fewer are free, or returns `-delta` tokens. Returns whether the state changed.
+    /// Takes `delta` tokens even if fewer are free, or returns `-delta` tokens. Returns whether the number of used
+    /// tokens changed.
     fn settle(&self, state: &mut Words, now: Now, take: &Take<'_>, delta: i64) -> bool;
 
     /// Returns the time until the key has no used tokens.
@@ -82,8 +85,8 @@ pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
     fn decode(&self, words: Words) -> Option<Words>;
 }
 
-/// Decides on a request. If the request is allowed, takes the granted tokens; if it is rejected, puts its quota in
-/// force.
+/// Decides on a request. If the request is allowed, takes the granted tokens. If it is rejected, its quota can come
+/// into force.
 pub(crate) fn charge(
     arithmetic: &dyn Arithmetic,
     state: &mut Words,
@@ -144,12 +147,13 @@ impl<'a> Take<'a> {
         })
     }
 
-    /// Returns the limit of the request's own quota, at most `most`. Without such a quota, returns `limit`.
+    /// Returns the tokens per window under the request's own quota, at most `most`. Without such a quota, returns
+    /// `limit`.
     fn limit(&self, limit: u64, most: u64) -> u64 {
         self.quota.map_or(limit, |quota| quota.allowed().min(most))
     }
 
-    /// Decides when `free` tokens are free. A request that costs more than `most` tokens never passes.
+    /// Decides on the request, with `free` free tokens. A request that costs more than `most` tokens never passes.
     ///
     /// `reset_after` receives the number of granted tokens. `retry_after` is called only for a rejected request that
     /// can pass later.

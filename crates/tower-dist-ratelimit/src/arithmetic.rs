@@ -1,4 +1,5 @@
-//! The arithmetic of every algorithm, as pure functions: state, time and charge in; decision and new state out.
+//! The arithmetic of every algorithm, without a clock and without I/O: state, time and charge in; decision and new
+//! state out.
 //!
 //! A backend needs this module if its store keeps bytes and cannot decide. A backend that decides in another language,
 //! such as a Lua script, is tested against this module.
@@ -37,9 +38,9 @@
 //!
 //! # Bytes
 //!
-//! A state is one byte for the algorithm and the version of its layout, then the number of words, then the words. Each
-//! word is an unsigned 64-bit integer in LEB128: seven bits per byte, the lowest first. An unused key has no words.
-//! A layout that changes gets a new first byte, so a release never misreads the bytes of another one.
+//! A state is one byte for the algorithm and the version of its layout, then the number of words, then the words. The
+//! number and the words are unsigned 64-bit integers in LEB128: seven bits per byte, the lowest first. An unused key
+//! has no words. A layout that changes gets a new first byte, so a release never misreads the bytes of another one.
 //!
 //! | first byte | algorithm | words |
 //! |---|---|---|
@@ -48,7 +49,7 @@
 //! | `0x13` | fixed window | one word: number of the window, counted from 1, in the high bits; count in the low bits, which are as many as the leading zeros of `HORIZON / window + 2` as a `u64` |
 //! | `0x14` | fixed window from the first request | end of the window, count |
 //! | `0x15` | sliding windows of all kinds, with `n` sub-windows | number of the newest sub-window; then `n + 1` counts, with the count of sub-window `i` at index `i mod (n + 1)` |
-//! | `0x16` | sliding window log | for each request, the oldest first: nanoseconds since the previous request (for the oldest one, since the epoch), tokens |
+//! | `0x16` | sliding window log | for each entry, the oldest first: nanoseconds since the previous entry (for the oldest one, since the epoch), tokens. Requests of one nanosecond share an entry |
 //!
 //! The clock of a quota counts tokens: one token is `2^k` units, and the clock gains `limit * 2^k / window` units per
 //! nanosecond, rounded down once per reading. `k` is the largest integer at which the units of [`HORIZON`] stay at or
@@ -85,9 +86,9 @@ pub use crate::{
 #[derive(Clone, Debug)]
 pub struct Limit {
     pub(crate) arithmetic: Arc<dyn Arithmetic>,
-    /// The first byte of a state: names the algorithm and the version of its words.
+    /// The first byte of a state: names the layout of its words.
     kind: u8,
-    /// Maximum time for which a state is kept.
+    /// The maximum that [`State::expires_after`] returns.
     longest: Duration,
 }
 
@@ -96,14 +97,15 @@ impl Limit {
     ///
     /// # Errors
     ///
-    /// A quota that the algorithm cannot count, or a setting of the algorithm that is out of its bounds.
+    /// A quota that is invalid or that the algorithm cannot count, or a setting of the algorithm that is out of its
+    /// bounds.
     pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, BuildError> {
         algorithm.check(quota)?;
         Self::with_longest_log(algorithm, quota, MAX_LOG)
     }
 
-    /// Returns the arithmetic of an algorithm whose settings are checked already. A sliding window log holds at most
-    /// `longest_log` tokens and requests.
+    /// Returns the arithmetic of an algorithm whose settings are checked already. `longest_log` is the maximum limit of
+    /// a sliding window log, and the maximum number of requests that count in its window.
     pub(crate) fn with_longest_log(
         algorithm: Algorithm,
         quota: Quota,
@@ -205,14 +207,14 @@ impl State {
     /// Corrects a charge: takes `delta` more tokens even if fewer are free, or returns `-delta` tokens.
     ///
     /// A refund returns at most the used tokens. The charge's cost is not read: the caller limits a refund to the cost.
-    /// Returns whether the state changed.
+    /// Returns whether the number of used tokens changed.
     pub fn settle(&mut self, nanos: u64, charge: &Charge<'_>, delta: i64) -> bool {
         let (now, take) = (self.when(nanos), Take::of(charge));
         let arithmetic = &self.limit.arithmetic;
         arithmetic.settle(&mut self.words, now, &take, delta)
     }
 
-    /// Returns how long the state has to be kept: after that time the key has no used tokens.
+    /// Returns how long the state has to be kept. Unless a clock jumps, the key has no used tokens after that time.
     #[must_use]
     pub fn expires_after(&self, nanos: u64) -> Duration {
         let ttl = self.limit.arithmetic.ttl(&self.words, self.when(nanos));
@@ -308,7 +310,8 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number.to_le_bytes()[0]);
 }
 
-/// Reads a number in LEB128. Returns `None` if the bytes end within the number, or if the number needs over 64 bits.
+/// Reads a number in LEB128. Returns `None` if the bytes end within the number, or if the number has more than ten
+/// bytes or 64 bits.
 fn get(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {

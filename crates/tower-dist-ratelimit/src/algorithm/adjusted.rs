@@ -3,14 +3,17 @@ use std::time::Duration;
 use super::{Arithmetic, Bucket, Now, OneNumber, Take, Words, saturating_nanos};
 use crate::{Decision, Quota};
 
-/// The largest valid state: the clock stays below 2⁶³ units, and a state is at most `MAX_AHEAD` units later.
+/// The largest valid state: the clock is at most 2⁶³ units, and a state is at most `MAX_AHEAD` units later than that.
 const LARGEST: u64 = (1 << 63) + super::pace::MAX_AHEAD;
 
 /// A bucket or queue whose quota can change per key and request.
 ///
-/// A request with another quota, allowed or rejected, puts that quota in force until the next change. Used tokens drain
-/// at the rate of the quota in force, and stay used when the quota changes. A quota that cannot be counted is replaced
-/// by the nearest one that can. A quota of zero rejects every cost and is never in force.
+/// A request with a cost and another quota puts that quota in force until the next change. If the request is rejected,
+/// this needs used tokens. A request without a quota has the policy's own.
+///
+/// Used tokens drain at the rate of the quota in force, and stay used when the quota changes. A quota that cannot be
+/// counted is replaced by the nearest one that can. A quota of zero rejects every cost above zero, and is never in
+/// force.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Adjusted {
     quota: Quota,
@@ -117,7 +120,7 @@ impl Adjusted {
         state.is_some()
     }
 
-    /// Returns the quota in force, or `None` if no tokens are used, and the time to decide at. That time is never
+    /// Returns the quota in force, or `None` if no tokens are used, and the time of the change. That time is never
     /// before the last write: if this clock is behind the writer's clock, the difference between the clocks would look
     /// like used tokens.
     fn in_force(&self, words: &[u64], now: Now) -> (Option<Quota>, Now) {
@@ -152,7 +155,8 @@ impl Arithmetic for Adjusted {
         }
     }
 
-    /// An extra charge puts its quota in force, as any charge does. A refund leaves the quota in force as it is.
+    /// An extra charge puts its quota in force. Under a quota of zero, it puts the policy's own quota in force. A
+    /// refund leaves the quota in force as it is.
     fn settle(&self, words: &mut Words, now: Now, take: &Take<'_>, delta: i64) -> bool {
         let (in_force, now) = self.in_force(words, now);
         let asked = Some(self.asked(take)).filter(|quota| !quota.is_zero());

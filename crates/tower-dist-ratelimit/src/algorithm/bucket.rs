@@ -18,13 +18,14 @@ use crate::{BuildError, Decision, Quota};
 ///
 /// # Rounding
 ///
-/// Rounding can admit a request early, by less than one unit. A unit is below a nanosecond unless the burst is huge. If
-/// a token then takes a whole number of nanoseconds, as with 1,000 per second or 600 per minute, no request is early.
+/// Rounding can admit a request early, by less than one unit. A unit is below a nanosecond, unless the burst takes
+/// decades to return. If a unit is below a nanosecond and a token takes a whole number of nanoseconds, as with 1,000
+/// per second or 600 per minute, no request is early.
 ///
 /// Otherwise early requests are unavoidable with one number: 63 bits have no room for the fraction of a unit at which
-/// the bucket began to drain. "Four tokens taken now" and "five tokens taken almost one token's time ago" round to the
-/// same number, but only the first may admit a fifth token now. Rounding the price of a token up would prevent early requests, but
-/// would admit fewer requests than the limit at a steady rate.
+/// the bucket began to drain. With a burst of five, "four tokens taken now" and "five tokens taken almost one token's
+/// time ago" round to the same number. Only the first may admit another token now. Rounding the price of a token up
+/// would prevent early requests, but would admit fewer requests than the limit at a steady rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
     limit: u64,

@@ -5,8 +5,8 @@ use super::{
 };
 use crate::{BuildError, Decision, Quota};
 
-/// A fixed window that begins with a key's first request. The key's first request after the end of that window
-/// begins the next one.
+/// A fixed window that begins when a key's first tokens are taken. The first tokens that are taken after its end begin
+/// the next window.
 ///
 /// The words are the end of the window in nanoseconds, and the count, which is above 0.
 ///

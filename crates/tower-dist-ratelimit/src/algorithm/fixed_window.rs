@@ -4,7 +4,7 @@ use super::{Now, OneNumber, Take, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota, quota::HORIZON};
 
 /// A counter that restarts at zero with every window. The first window begins at the epoch. Staggered windows begin
-/// earlier, by a part of a window that depends on the key. So the windows of different keys begin at different
+/// earlier, by a part of a window that depends on the key. So the windows of different keys usually begin at different
 /// times.
 ///
 /// The state is one number. Its high bits are the number of the window, counted from 1, and its low `count_bits` are

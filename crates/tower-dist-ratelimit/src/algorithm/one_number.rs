@@ -17,7 +17,7 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
         decision
     }
 
-    /// Decides, and writes the decision to `out`. Copying a decision would take as long as the arithmetic.
+    /// Decides, and writes the decision to `out`, which saves a copy of the decision.
     fn decide_in_place(&self, state: u64, now: Self::Moment, take: &Take<'_>, out: &mut Decision);
 
     /// Returns the tokens that [`decide`](Self::decide) grants.

@@ -3,15 +3,16 @@ use std::time::Duration;
 use super::{clamp, ratio::Ratio, saturating_nanos};
 use crate::{BuildError, Quota, quota::HORIZON};
 
-/// Maximum number of units by which a state is ahead of the clock. The clock stays below 2⁶³, so no sum reaches 2⁶⁴.
+/// Maximum number of units in a burst or a debt. The clock is at most 2⁶³, so no sum reaches 2⁶⁴.
 pub(super) const MAX_AHEAD: u64 = 1 << 61;
 
 /// A clock that counts tokens.
 ///
 /// Time is counted in *units*: one token is 2^k units, and the clock gains `limit * 2^k / window` units per nanosecond.
 /// Each reading is rounded down once, so rounding errors do not add up. k is the largest integer with which 100 years
-/// fit in 63 bits. So a unit is shorter than a nanosecond, unless the burst is huge. An emission interval that is
-/// rounded up to whole nanoseconds would instead lose 0.4 requests an hour at 333 per second.
+/// are at most 2⁶³ units and the burst at most 2⁶¹ units. So a unit is shorter than a nanosecond, unless the burst
+/// takes decades to return. An emission interval that is rounded up to whole nanoseconds would instead lose 0.4
+/// requests an hour at 333 per second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// k: one token is `1 << token_bits` units.
@@ -111,6 +112,7 @@ impl Pace {
     }
 
     /// Converts units of another pace, whose tokens have `1 << token_bits` units, to units of this pace, rounded up.
+    /// The result is at most [`MAX_AHEAD`].
     pub(super) fn converted(&self, units: u64, token_bits: u32) -> u64 {
         let (ours, theirs) = (self.token_bits, token_bits);
         let units = if ours >= theirs {
@@ -122,7 +124,7 @@ impl Pace {
     }
 }
 
-/// Returns the maximum units per window at which the clock stays below 2⁶³ units until the horizon.
+/// Returns the maximum units per window at which the clock reaches at most 2⁶³ units at the horizon.
 fn most_per_window(window: u64) -> u128 {
     (u128::from(window) << 63) / HORIZON.as_nanos()
 }

@@ -43,8 +43,7 @@ impl Ratio {
         guess.saturating_add(more)
     }
 
-    /// Returns `x` times the fractional part of the ratio, rounded down. The stored fractional part is rounded down,
-    /// too.
+    /// Returns `x` times the stored fractional part of the ratio, rounded down. The stored part is rounded down, too.
     #[inline]
     fn rest_of(&self, x: u64) -> u64 {
         let product = (u128::from(x) * u128::from(self.part)) >> 64;

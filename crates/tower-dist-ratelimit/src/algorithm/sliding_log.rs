@@ -5,7 +5,8 @@ use crate::{BuildError, Decision, Quota};
 
 /// The maximum limit of a sliding window log, in tokens, and the maximum number of requests that count in its window.
 ///
-/// In memory a log takes 16 to 37 bytes per request and key: it grows by doubling, and drops old requests in batches.
+/// In memory a log usually takes 16 to 37 bytes per request and key: it grows by doubling, and drops old requests in
+/// batches.
 pub const MAX_LOG: u64 = 10_000;
 
 /// A sliding window log: it keeps the time and the cost of each request, so the limit holds exactly in every interval
@@ -13,7 +14,8 @@ pub const MAX_LOG: u64 = 10_000;
 ///
 /// The *sum* at a request is the cost of all requests up to and including it, modulo 2⁶⁴. The used tokens of a window
 /// are the difference of two sums, which a binary search finds. The first word is the sum before the oldest request.
-/// Then each request has two words, the oldest first: its time in nanoseconds, and its sum.
+/// Then each request has two words, the oldest first: its time in nanoseconds, and its sum. Requests of one nanosecond
+/// share their two words.
 ///
 /// If a request brings its own quota, only the quota's limit applies, up to `longest`; the window keeps its length.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +23,7 @@ pub(crate) struct SlidingLog {
     limit: u64,
     /// Length of the window, in nanoseconds.
     window: u64,
-    /// Maximum number of requests in a log, and maximum limit.
+    /// Maximum number of requests in a window, and maximum limit.
     longest: u64,
 }
 
@@ -180,7 +182,7 @@ impl Arithmetic for SlidingLog {
             sum = sum.checked_add(*tokens)?;
             (*wait, *tokens) = (nanos, sum);
         }
-        // The most requests that `push` keeps, including requests that have left the window.
+        // An upper bound of the requests that `push` keeps, including requests that have left the window.
         let most = self.longest + self.longest / 7 + 1;
         let fits = (words.len() as u64) <= 2 * most && nanos <= clamp(u64::MAX);
         if !words.is_empty() {

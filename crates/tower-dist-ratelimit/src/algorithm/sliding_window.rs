@@ -11,7 +11,7 @@ pub(crate) const MAX_SUB_WINDOWS: u32 = 100;
 ///
 /// By default, the oldest sub-window counts in proportion to its time inside the window. If `whole` is set, it counts
 /// in full, so no window admits more than the limit. With `n = 1` and without `whole`, this is the sliding window of
-/// the literature: 43 seconds into a minute, 17/60 of the previous minute's count are used.
+/// the literature: with a window of a minute, 43 seconds into it, 17/60 of the previous minute's count are used.
 ///
 /// The first sub-window begins at the epoch. If `n` does not divide the window, a sub-window is a fraction of a
 /// nanosecond longer than `window / n`. If a request brings its own quota, only the quota's limit applies; the window
@@ -98,7 +98,7 @@ impl SlidingWindow {
     }
 
     /// Returns how many nanoseconds into the present sub-window the counting part of the oldest sub-window's `count`
-    /// falls to `room`. Returns `None` if the present sub-window ends earlier.
+    /// falls to `room`. Returns `None` if the count is above `room` and counts in full until the sub-window ends.
     fn passed(&self, count: u64, room: u64) -> Option<u64> {
         if count <= room {
             return Some(0);
@@ -227,7 +227,7 @@ impl Arithmetic for SlidingWindow {
         };
         let sum = counts.iter().try_fold(0_u64, |sum, &n| sum.checked_add(n));
         let fits = counts.len() as u64 == self.sub_windows + 1
-            // The last n sub-windows admit at most MAX_COUNT, and so did the sub-window before them.
+            // The last n sub-windows hold at most MAX_COUNT tokens, and so does the sub-window before them.
             && sum.is_some_and(|total| total <= 2 * MAX_COUNT)
             && *newest <= clamp(u64::MAX) / self.length;
         fits.then_some(words)
