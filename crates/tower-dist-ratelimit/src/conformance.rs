@@ -72,7 +72,7 @@ pub struct Conformance {
     only: Option<&'static str>,
 }
 
-/// All algorithms. Each check sets its own `max_wait` for queues.
+/// All algorithms except staggered fixed windows. The kit sets another `max_wait` for queues.
 const ALL: [Algorithm; 9] = [
     Algorithm::TokenBucket,
     Algorithm::LeakyBucket,

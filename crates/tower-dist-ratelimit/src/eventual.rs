@@ -21,8 +21,8 @@ use crate::{
 /// Maximum number of keys of one policy that are decided locally. The backend decides the requests of further keys.
 const MAX_KEYS: usize = 10_000;
 
-/// Decides locally, and reports the used tokens to the backend afterwards. At each exchange with the backend, this
-/// instance also learns the tokens that other instances have used.
+/// Decides locally, and reports the used tokens to the backend afterwards. At each successful exchange with the
+/// backend, this instance also learns the tokens that other instances have used.
 pub(crate) struct Eventual {
     shared: Arc<Shared>,
     created: Instant,
@@ -55,7 +55,7 @@ struct Usage {
     unsent: u64,
     /// The last charge's own quota, if it had one.
     quota: Option<Quota>,
-    /// Whether a request used the key since the last exchange.
+    /// Whether a request used the key since the last exchange, or the last report failed immediately.
     is_active: bool,
 }
 
@@ -138,8 +138,8 @@ impl Eventual {
     }
 
     /// Returns the wait between the first exchange of a key and the second: a pseudorandom part of a period. It
-    /// separates instances whose first requests arrive together, because they would otherwise overdraw together
-    /// in every period. The wait is computed from the present time, so tests can reproduce it.
+    /// separates instances whose first requests arrive together, because they would otherwise overdraw together in
+    /// every period. The wait is computed from the time since creation, so tests can reproduce it.
     fn phase(&self) -> Duration {
         let now = saturating_nanos(self.created.elapsed());
         // A step of SplitMix64.
@@ -167,8 +167,8 @@ impl Eventual {
         policies.find(|policy| policy.terms.id == id)
     }
 
-    /// Converts charges to the local memory's policy ids. Returns `None` if the backend has to decide: a key is
-    /// too long, or its policy already has the maximum number of other keys.
+    /// Converts charges to the local memory's policy ids. Returns `None` if the backend has to decide: a policy is
+    /// unknown, a key is too long, or its policy already has the maximum number of other keys.
     fn own<'a>(&self, charges: &[Charge<'a>]) -> Option<Vec<Charge<'a>>> {
         let own = charges.iter().map(|charge| {
             let policy = self.policy(charge.policy)?;

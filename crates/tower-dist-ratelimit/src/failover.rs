@@ -40,14 +40,14 @@ pub(crate) struct Failover {
     /// and is no evidence of the backend's health.
     answers_later: AtomicBool,
     recovery: Recovery,
-    /// After an outage, the maximum time between the returns of the first and the last process to the backend.
+    /// After an outage, the assumed maximum time between the returns of the first and the last process to the backend.
     return_spread: Duration,
     /// The name of the failure mode, for log lines.
     mode: &'static str,
     /// Decides while the backend fails, if the mode is local.
     pub(crate) fallback: Option<Fallback>,
-    /// Corrections of charges in flight to the backend. They run in the background, because a dropped response cannot wait
-    /// for them. Dropping the layer cancels them.
+    /// Corrections of charges in flight to the backend. They run in the background, because a dropped response cannot
+    /// wait for them. Dropping the `Failover` cancels them.
     pub(crate) corrections: Background,
     pub(crate) lost_corrections: Arc<AtomicU64>,
 }
@@ -105,7 +105,7 @@ impl Failover {
         }
     }
 
-    /// Records an immediate decision of the backend.
+    /// Handles an immediate decision of the backend, which can come from local state.
     #[inline]
     pub(crate) fn answered_immediately(&self, permit: Permit) {
         if permit == Permit::Quiet {

@@ -27,33 +27,31 @@ use crate::{
     terms::Terms,
 };
 
-/// Decides requests from leases: tokens that the backend has charged in advance. Forwards all other
-/// requests to the backend.
+/// Decides requests from leases: tokens that the backend has charged in advance. Other requests go to the backend, or
+/// are rejected during a shortage.
 ///
 /// A lease ends one lease time after it was requested, and the backend charges it after the request. So
 /// the tokens admitted in any interval D were charged in D or in the lease time before it. A fleet of
 /// any size admits at most the tokens that the backend admits in an interval of D + the lease time.
 ///
-/// Unused tokens expire with their lease. [Returning](Leasing::give_back) them earlier holds back the
-/// tokens that the bucket gains in a lease time. The reason: a lease makes room in the bucket, which
-/// then gains tokens that it would otherwise lose for being full. If all leased tokens were returned,
-/// those tokens would count twice. Fleets that lease, wait, return and lease again would then admit
-/// the tokens of D + two lease times.
+/// Unused tokens expire with their lease. [Returning](Leasing::give_back) them earlier holds back at least the tokens
+/// that the bucket gains in a lease time. The reason: a lease makes room in the bucket, which then gains tokens that it
+/// would otherwise lose for being full. If all leased tokens were returned, those tokens would count twice. Fleets that
+/// lease, wait, return and lease again would then admit the tokens of D + two lease times.
 ///
-/// Proof of the bound: a lease of n tokens may return at most n - rate · a at age a. Call the bucket's
-/// tokens plus all returnable tokens the fullness. Leasing and returning do not change it. While a
-/// lease has returnable tokens, they shrink at least as fast as the bucket gains. Otherwise the
-/// fullness is the bucket's. So the fullness never exceeds the burst. The tokens admitted in D last
-/// left the bucket in D or in the lease time before it. They come from the fullness at the start of
-/// that time and the bucket's gain since: at most burst + rate · (D + the lease time). Windows gain in
-/// steps, which the proof does not cover, so their unused tokens expire.
+/// Proof of the bound: all leased tokens have left the bucket in the last lease time. In that time, the bucket has
+/// gained at most rate · (the lease time). So the bucket's tokens plus the leased tokens are at most burst + rate ·
+/// (the lease time). Each return holds back the last term. So the bucket's tokens plus all returnable tokens, the
+/// fullness, never exceed the burst. The tokens admitted in D last left the bucket in D or in the lease time before it.
+/// They come from the fullness at the start of that time and the bucket's gain since: at most burst + rate · (D + the
+/// lease time). Windows gain in steps, which the proof does not cover, so their unused tokens expire.
 pub(crate) struct Leasing {
     inner: Arc<dyn Backend>,
     terms: Box<[Terms]>,
     shared: Arc<Shared>,
     /// Timeout of background calls to the backend.
     timeout: Duration,
-    /// Refills in flight: at most one per key. They outlive the requests that started them. Dropping the
+    /// Refills in flight, usually at most one per key. They outlive the requests that started them. Dropping the
     /// `Leasing` aborts them.
     refills: Background,
 }
@@ -73,15 +71,16 @@ impl Shared {
     }
 }
 
-/// A refill in flight. If it is dropped without an answer, the next refill starts an eighth of the lease
-/// time later at the earliest.
+/// A refill in flight. If it is dropped without a decision, its key starts no refill for an eighth of the lease time,
+/// unless tokens are returned.
 struct InFlight {
     shared: Arc<Shared>,
     refill: Refill,
 }
 
 impl InFlight {
-    /// Stores the tokens above the request's cost as a lease, and removes them from `decision`.
+    /// Stores the tokens above the request's cost as a lease. In `decision`, counts them as remaining instead of
+    /// granted.
     fn answered(&self, decision: &mut Decision) {
         let Self { shared, refill } = self;
         let (ways, now) = (shared.table.ways(refill.tag), shared.now());
@@ -99,7 +98,7 @@ impl InFlight {
     }
 }
 
-/// Ends a refill that got no answer. Has no effect after an answer.
+/// Ends a refill that got no decision. Has no effect after a decision.
 impl Drop for InFlight {
     fn drop(&mut self) {
         let Self { shared, refill } = self;
@@ -133,8 +132,8 @@ impl Leasing {
         }
     }
 
-    /// Returns the charge's claim on leased tokens, or `None` if leases cannot serve the charge: its policy is
-    /// unknown or a leaky queue, its cost is zero, or its cost exceeds the burst.
+    /// Returns the charge's claim on leased tokens, or `None` if leases cannot serve the charge: its policy is unknown
+    /// or a leaky queue, its cost is zero, or its cost exceeds the maximum tokens of the quota.
     #[inline]
     fn claim(&self, charge: &Charge<'_>) -> Option<Claim> {
         let terms = Terms::of(&self.terms, charge)?;
@@ -163,9 +162,9 @@ impl Leasing {
         entry.is_some_and(|entry| entry.pay(claim, *lease, out).is_some())
     }
 
-    /// Handles a request that finds no leased tokens: sends the request to the backend, with or without a
-    /// refill, or rejects it. If `claim.ahead`, starts a refill that no request waits for. Outside of a runtime
-    /// there are no refills.
+    /// Handles a request that finds too few leased tokens: sends the request to the backend, with or without a refill,
+    /// or rejects it. If `claim.ahead`, can start a refill that no request waits for. Outside of a runtime there are no
+    /// refills.
     fn query_backend(&self, claim: Claim, charge: &Charge<'_>, out: &mut Decision) -> Answer {
         let Shared { table, lease, .. } = &*self.shared;
         let plan = match runtime::Handle::try_current() {
@@ -197,8 +196,7 @@ impl Leasing {
         match answer {
             Answer::Done(_) => in_flight.answered(out),
             Answer::Later(answer) => return Answer::Later(self.refill(in_flight, answer)),
-            // No request waits for a background refill, so its error is dropped. The next request that finds no
-            // leased tokens calls the backend.
+            // The request gets the error below. The error of a background refill is dropped, because no request waits.
             Answer::Failed(_) => {}
         }
         answer
@@ -219,7 +217,7 @@ impl Leasing {
             {
                 in_flight.answered(decision);
             }
-            // The receiver is gone if the request was cancelled.
+            // The receiver is gone if no request waits for the answer.
             let _ = sender.send(verdict);
         };
         self.refills.spawn(usize::MAX, Box::pin(refill));
@@ -229,7 +227,7 @@ impl Leasing {
         })
     }
 
-    /// Records tokens that the backend charges outside of the leases.
+    /// Records tokens that the backend can charge outside of the leases.
     fn charged_outside(&self, charge: &Charge<'_>, tokens: u64) {
         let tag = self.shared.table.tag(charge);
         let ways = self.shared.table.ways(tag);
@@ -248,9 +246,9 @@ impl Leasing {
         })
     }
 
-    /// Empties all leases, and returns their unused tokens to the backend. Of each lease it holds back the
-    /// tokens that the bucket gains in a lease time plus the backend timeout. Tokens of windows are not
-    /// returned. Fails if the backend fails to take back one of the leases.
+    /// Empties all leases, and returns their unused tokens to the backend. For each key it holds back the tokens that
+    /// the bucket gains in a lease time plus the backend timeout. Tokens of windows, and of keys that are too long to
+    /// store, are not returned. Fails if the backend fails to take back the tokens of a key.
     pub(crate) async fn give_back(&self) -> Result<(), BackendError> {
         let Shared { table, lease, .. } = &*self.shared;
         let lasting = Duration::from_nanos(*lease).saturating_add(self.timeout);

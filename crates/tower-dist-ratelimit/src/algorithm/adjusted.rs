@@ -156,7 +156,7 @@ impl Arithmetic for Adjusted {
     }
 
     /// An extra charge puts its quota in force. Under a quota of zero, it puts the policy's own quota in force. A
-    /// refund leaves the quota in force as it is.
+    /// refund does not change the quota in force.
     fn settle(&self, words: &mut Words, now: Now, take: &Take<'_>, delta: i64) -> bool {
         let (in_force, now) = self.in_force(words, now);
         let asked = Some(self.asked(take)).filter(|quota| !quota.is_zero());

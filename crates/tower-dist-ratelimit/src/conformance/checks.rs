@@ -21,7 +21,7 @@ use crate::{Quota, backend::BoxFuture};
 
 type CheckFn = fn(Case) -> BoxFuture<'static, Checked>;
 
-/// The name and the function of each check.
+/// The name and the function of each check except `building`.
 pub(super) const CHECKS: [(&str, CheckFn); 10] = [
     ("decisions", |case| Box::pin(decisions(case))),
     ("retry", |case| Box::pin(retry(case))),

@@ -4,7 +4,8 @@ use crate::{
     backend::{Charge, PolicyId},
 };
 
-/// A charge of zero cost: it reads a state, and it stands for the unknown charge of a correction.
+/// A charge of zero cost, which reads a state. It can also stand for the charge of a correction, because a state does
+/// not read that charge's cost.
 const LOOK: Charge<'_> = Charge::new(PolicyId::new(0), &[], 0);
 
 /// The range of a key's possible states. The backend decides each request at an unknown time between the call and the

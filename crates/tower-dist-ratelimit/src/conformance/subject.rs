@@ -15,10 +15,10 @@ use crate::{
 /// The limit of the kit's quotas: low enough to exhaust quickly, and to fit in any sliding window log.
 pub(super) const LIMIT: u64 = 20;
 
-/// A quota whose window is so long that no token becomes free again during a check.
+/// A quota whose window is so long that tokens hardly ever become free again during a check.
 pub(super) const FROZEN: Quota = Quota::new(LIMIT, Duration::from_secs(30 * 86_400));
 
-/// A quota with a window that is short enough to wait for, and longer than the grain of any clock.
+/// A quota with a window that is short enough to wait for, and longer than the grain of usual clocks.
 pub(super) const QUICK: Quota = Quota::new(LIMIT, Duration::from_secs(2));
 
 /// One check of one algorithm.
@@ -71,7 +71,7 @@ impl Case {
                 },
                 other => other,
             };
-            // Each algorithm gets its own name. With one name, the algorithms would share their state.
+            // Each algorithm gets its own name. With one name, the algorithms could share their state.
             let is_same = |one| discriminant(one) == discriminant(&algorithm);
             let label = ALL.iter().position(is_same).unwrap_or(0);
             let name = format!("kit {} {} {label} {number}", self.kit.seed, self.check);

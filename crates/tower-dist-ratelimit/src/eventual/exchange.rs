@@ -18,8 +18,8 @@ pub(super) struct Exchange {
     pub(super) is_over: bool,
 }
 
-/// If the task ends early, because its runtime shuts down or the backend panics, removes the key. Its unsent usage is
-/// lost, and the next request starts another task.
+/// If the task ends early, for example because its runtime shuts down or the backend panics, removes the key. Its
+/// unsent usage is lost, and the next request starts another task.
 impl Drop for Exchange {
     fn drop(&mut self) {
         if !self.is_over {
@@ -41,7 +41,7 @@ impl Exchange {
         self.is_over = true;
     }
 
-    /// Returns whether a request used the key since the last exchange. Removes an idle key.
+    /// Returns whether the key is still in use. Removes an idle key.
     fn is_active(&self) -> bool {
         let mut keys = self.policy.keys();
         let is_active = keys.get(&self.key).is_some_and(|usage| usage.is_active);
@@ -109,7 +109,7 @@ impl Exchange {
             Some(tokens) => i128::from(tokens),
             None => -i128::from(decision.remaining),
         };
-        // Tokens that the backend counts as used and the local memory does not.
+        // The tokens to charge in the local memory, or to refund there if negative.
         let more = used(backend) + i128::from(unsent) - used(&here);
         let delta = i64::try_from(more).unwrap_or(0);
         own.cost = delta.unsigned_abs();

@@ -9,7 +9,7 @@ use std::{
 
 use super::{circuit::Circuit, pauses::Pauses};
 
-/// The circuit breaker that all requests of a layer share.
+/// The circuit breaker that all requests of a limit share.
 #[derive(Debug)]
 pub(super) struct Breaker {
     state: Mutex<State>,

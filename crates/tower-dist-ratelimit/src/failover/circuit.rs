@@ -5,7 +5,7 @@ use super::pauses::Pauses;
 /// The number of consecutive failures that opens the circuit.
 const ROW: u8 = 5;
 
-/// Minimum number of decisions for which the failure rate can open the circuit.
+/// Minimum number of decisions and failures for which the failure rate can open the circuit.
 const FEWEST: u64 = 10;
 
 /// The failure rate covers the current half second and the previous one.
@@ -22,7 +22,7 @@ pub(super) enum Circuit {
     Open {
         /// The number of probes since the circuit opened.
         probes: u8,
-        /// The time of the next probe.
+        /// The earliest time of the next probe.
         due: Duration,
     },
 }
@@ -75,9 +75,9 @@ impl Circuit {
         Self::Closed(record)
     }
 
-    /// Returns the circuit with a probe in flight, or `None` if no probe is due. The next probe is due when the
-    /// timeout of this probe and then a pause have passed. So two probes never overlap, and a cancelled probe does
-    /// not block the next one.
+    /// Returns the circuit with a probe in flight, or `None` if no probe is due. The next probe is due at the latest
+    /// when the timeout of this probe and then a pause have passed. So two probes never overlap, and a cancelled probe
+    /// does not block the next one.
     pub(super) fn probe(self, now: Duration, pauses: Pauses, noise: u64) -> Option<Self> {
         match self {
             Self::Open { probes, due } if now >= due => {

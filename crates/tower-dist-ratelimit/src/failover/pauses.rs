@@ -1,17 +1,18 @@
 use std::time::Duration;
 
-/// The first pause, before jitter, unless twice the backend timeout is longer. A healthy backend answers in one or two milliseconds.
+/// The first pause, before jitter, unless twice the backend timeout is longer. A healthy backend usually answers in one
+/// or two milliseconds.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// The longest pause, unless the first one is longer: a backend that recovers is probed within this time. In that time,
-/// a thousand instances send about a thousand probes: as many requests as a healthy backend answers in 10 ms.
+/// The longest pause, unless the first one is longer: a backend that recovers is usually probed within this time. In
+/// that time, a thousand instances send about a thousand probes, which a healthy backend answers within milliseconds.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// An upper bound on the time in which a backend reconnects. Its reconnect delays grow to at most 1 s.
 const CONNECT: Duration = Duration::from_secs(3);
 
-/// The pauses between probes of a failing backend. Each pause is twice as long as the previous one. Half of each is
-/// random, so that the probes of a fleet spread out.
+/// The pauses between probes of a failing backend. Each pause is twice as long as the previous one, up to a maximum.
+/// Half of each is random, so that the probes of a fleet spread out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pauses {
     timeout: Duration,
@@ -27,7 +28,7 @@ impl Pauses {
         self.timeout
     }
 
-    /// Returns the longest time between the first and the last process that returns to the backend.
+    /// Returns the assumed maximum time between the first and the last process that returns to the backend.
     pub(super) fn return_spread(self) -> Duration {
         CONNECT + LONGEST.max(self.timeout.saturating_mul(2))
     }

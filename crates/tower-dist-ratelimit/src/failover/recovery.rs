@@ -4,7 +4,7 @@
 //! backend, while the others still admit their shares. Two rules prevent that:
 //!
 //! 1. For some time after its circuit closes, a process admits only requests that both the backend and its own share
-//!    allow. All processes that have opened their circuits have closed them by the end of that time.
+//!    allow. All processes that have opened their circuits are assumed to close them by the end of that time.
 //! 2. With the next request of a key, a process also charges the backend for the tokens that it has admitted alone.
 //!
 //! **Buckets.** Let r be the rate, B the burst, and T the time when the last process returns. Take any interval D.
@@ -40,15 +40,15 @@ use crate::algorithm::saturating_nanos;
 /// All accesses are relaxed: a request that sees an old value is decided as if it had come a moment earlier.
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
-    /// The end of the time in which this process reports tokens that it has admitted alone, in nanoseconds. Zero if
-    /// the process has not recently returned.
+    /// The end of the time in which this process reports tokens that it has admitted alone, in nanoseconds. Zero before
+    /// the first return. The first request after the end sets it to zero again.
     unreported_until: AtomicU64,
     /// The end of the time in which requests are charged to the share, too, in nanoseconds.
     shared_until: AtomicU64,
 }
 
 impl Recovery {
-    /// Returns `true` unless the process has recently returned to the backend. Costs one relaxed load.
+    /// Returns `false` if the process may have returned to the backend recently. Costs one relaxed load.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.unreported_until.load(Relaxed) == 0

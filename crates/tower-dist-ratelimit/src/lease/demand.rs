@@ -5,11 +5,11 @@
 /// trips for the tokens that expire with it.
 pub(super) const HOT: u64 = 16;
 
-/// Count of short grants at which the pause stops growing. The longest pause is the time of 2⁴ = 16 requests, so a
-/// key that is always short costs one round trip per 16 decisions.
+/// Count of short grants at which the pause stops growing. The longest pause is the time of 2⁴ = 16 requests, so a key
+/// that is always short costs about one round trip per 16 decisions.
 const MOST_SHORT: u8 = 5;
 
-/// Requests in the longest pause, and in a refill of a key that is always short.
+/// Maximum requests in a pause, and in a refill while few tokens remain.
 const BATCH: u64 = 1 << (MOST_SHORT - 1);
 
 /// Request rate of one key in this process: requests per lease time, as a moving average.
@@ -34,8 +34,8 @@ impl Demand {
         }
     }
 
-    /// Estimates the value that the average reaches if the rate stays the same. A new average is too low:
-    /// `a` lease times after its start it has reached 1 - e^-a of that value, nearly a ÷ (1 + a/2).
+    /// Estimates the value that the average reaches if the rate stays the same. A new average is too low: `a` lease
+    /// times after its start it has reached 1 - e^-a of that value, roughly a ÷ (1 + a/2).
     pub(super) fn expected(self, lease: u64) -> u64 {
         let age = self.since.saturating_sub(self.from);
         let seen = self.per_lease();
@@ -90,8 +90,8 @@ impl Claim {
     /// Returns the number of tokens to lease: three quarters of the tokens used in a lease time, minus the
     /// held tokens, so that few expire.
     ///
-    /// The maximum is a quarter of the backend's remaining tokens, so that leases shrink near the limit and
-    /// other instances find tokens. If few tokens remain, the maximum is one batch.
+    /// The maximum is a quarter of the backend's remaining tokens, so that leases shrink near the limit and other
+    /// instances find tokens. If few tokens remain, the maximum is one batch or a quarter of the burst.
     pub(super) fn extra(self, demand: u64, held: u64, remaining: u64) -> u64 {
         let target = (demand - demand / 4).saturating_mul(self.cost);
         let batch = BATCH.saturating_mul(self.cost).min(self.burst / 4);

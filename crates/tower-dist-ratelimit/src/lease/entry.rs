@@ -22,8 +22,8 @@ pub(super) struct Entry {
     low: AtomicU64,
     /// Earliest time of the next refill.
     pub(super) not_before: AtomicU64,
-    /// The limit, the remaining tokens and the time at which the bucket is full, from the backend's last
-    /// answer.
+    /// The limit, the remaining tokens and the time at which the bucket is full, from the answer to the last refill.
+    /// Later charges outside of the leases reduce the remaining tokens.
     limit: AtomicU64,
     pub(super) remaining: AtomicU64,
     pub(super) full_at: AtomicU64,
@@ -123,18 +123,18 @@ pub(super) struct KeyState {
     pub(super) in_flight: u64,
     /// Id of the latest refill.
     pub(super) last_id: u64,
-    /// Whether a refund arrived after the refill was sent. Then a short grant is no evidence of a shortage.
+    /// Whether tokens were returned after the refill was sent. Then a short grant is no evidence of a shortage.
     refunded: bool,
     /// Tokens that the backend charged, or may have charged, for other requests since the refill was sent.
     outside: u64,
-    /// Until this time, this process rejects requests that find no leased tokens and cost at least `reject_from`.
+    /// Until this time, this process rejects requests that find too few leased tokens and cost at least `reject_from`.
     reject_until: u64,
     reject_from: u64,
-    /// When the wait in the backend's last rejection ends, or 0 if its last answer was no rejection.
+    /// When the wait in the answer to the last refill ends, or 0 if that answer was no rejection with a wait.
     pub(super) due: u64,
 }
 
-/// How to handle a request that finds no leased tokens.
+/// How to handle a request that finds too few leased tokens.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Plan {
     /// Send the request to the backend without a refill.
@@ -167,7 +167,7 @@ impl KeyState {
         }
     }
 
-    /// Decides how to handle a request that finds no leased tokens, or whether to refill in the background.
+    /// Decides how to handle a request that finds too few leased tokens, or whether to refill in the background.
     pub(super) fn plan(&mut self, entry: &Entry, claim: Claim, lease: u64) -> Plan {
         let seen = entry.seen.swap(0, Relaxed);
         self.demand = self.demand.add(seen, claim.now, lease);
@@ -201,7 +201,7 @@ impl KeyState {
         }
         self.last_id += 1;
         (self.in_flight, self.refunded, self.outside) = (self.last_id, false, 0);
-        // No other request checks for a refill while this one is in flight.
+        // No other request for this key starts a refill while this one is in flight.
         entry.not_before.store(u64::MAX, Relaxed);
         Plan::Refill(Refill {
             tag: claim.tag,
@@ -225,8 +225,8 @@ impl KeyState {
         Decision::reject(limit, remaining, Some(wait), full_after).by(Source::Lease)
     }
 
-    /// Records tokens that the backend charges outside of the refill. The reported remaining tokens
-    /// shrink immediately, so that they never exceed the backend's.
+    /// Records tokens that the backend charges outside of the refill. The reported remaining tokens shrink immediately,
+    /// as those in the backend do.
     pub(super) fn charged_outside(&mut self, entry: &Entry, tokens: u64) {
         self.outside = self.outside.saturating_add(tokens);
         let remaining = entry.remaining.load(Relaxed);
@@ -235,8 +235,8 @@ impl KeyState {
             .store(remaining.saturating_sub(tokens), Relaxed);
     }
 
-    /// Stores the granted tokens as a lease. Returns the time until which requests that find no leased tokens are
-    /// rejected, or 0. If the key was evicted after the refill was sent, discards the tokens.
+    /// Stores the tokens above the request's cost as a lease. Returns the time until which requests that find too few
+    /// leased tokens are rejected, or 0. If the key was evicted after the refill was sent, discards the tokens.
     pub(super) fn answered(
         &mut self,
         entry: &Entry,
@@ -279,7 +279,7 @@ impl KeyState {
     }
 
     /// Ends a refill. The next refill starts at `not_before` at the earliest. Until then, the backend decides one by
-    /// one on requests that find no leased tokens, or this process rejects them.
+    /// one on requests that find too few leased tokens, or this process rejects them.
     pub(super) fn ended(&mut self, entry: &Entry, refill: Refill, not_before: u64) {
         if self.in_flight == refill.id {
             self.in_flight = 0;

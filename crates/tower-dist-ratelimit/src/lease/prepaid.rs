@@ -57,7 +57,7 @@ impl Prepaid {
     pub(super) fn fill(&self, tokens: u64, deadline: u64) -> u64 {
         let mut generation = self.word.load(Acquire) >> TOKEN_BITS;
         generation += 1;
-        // A concurrent spend has either succeeded before this swap, or fails.
+        // A concurrent spend has either taken tokens before this swap, or cannot take the discarded ones.
         let before = self.word.swap(generation << TOKEN_BITS, AcqRel);
         self.deadline.store(deadline, Release);
         generation += 1;

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::backend::{Charge, OwnedCharge};
 
-/// Number of sets of four entries. The table tracks 1,024 keys: about as many as can be hot on one instance.
+/// Number of sets of four entries. The table tracks up to 1,024 keys.
 const SETS: usize = 256;
 
 const WAYS: usize = 4;
@@ -70,7 +70,7 @@ impl EntrySet {
         self.entries.iter().position(|entry| entry.tag() == tag)
     }
 
-    /// Decides how to handle a request that finds no leased tokens, or whether to refill in the background.
+    /// Decides how to handle a request that finds too few leased tokens, or whether to refill in the background.
     pub(super) fn plan(&self, claim: Claim, charge: &Charge<'_>, lease: u64) -> Plan {
         let mut states = self.lock();
         let way = self.way(claim.tag);

@@ -13,11 +13,12 @@ use crate::{
 /// Number of requests in a sequence.
 const LENGTH: u32 = 40;
 
-/// A window for clocks that cannot be paused. With the kit's limit, a token becomes free every 25 ms.
+/// A window for clocks that cannot be paused. With the kit's limit, a bucket gains a token every 25 ms.
 const LIVE: Duration = Duration::from_millis(500);
 
 /// Checks that random requests are decided as the arithmetic decides them, also while time passes. If the clock cannot
-/// be paused, time passes only for algorithms without fixed windows, because the beginning of such windows is unknown.
+/// be paused, time passes only for buckets, queues and logs, because the beginning of windows is unknown. For staggered
+/// windows, time never passes.
 pub(super) async fn decisions(case: Case) -> Checked {
     let kit = &case.kit;
     let mut numbers = Rng::new(kit.seed, case.check);

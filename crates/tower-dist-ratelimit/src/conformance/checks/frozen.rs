@@ -1,4 +1,4 @@
-//! Checks under a quota with which no token becomes free again during the check.
+//! Checks under a quota with such a long window that tokens hardly ever become free again during a check.
 
 use std::collections::BTreeSet;
 

@@ -15,8 +15,8 @@ fn early(grain: Duration) -> Duration {
     (4 * grain).max(NANO)
 }
 
-/// Checks that a rejected request is still rejected just before its `retry_after` has passed, and allowed then. The
-/// clock's grain is the tolerance.
+/// Checks that a rejected request is still rejected just before its `retry_after` has passed, and allowed afterwards.
+/// The clock's grain is the tolerance.
 pub(super) async fn retry(case: Case) -> Checked {
     let subject = case.subject(QUICK)?;
     // A window can end between two requests, so that a round sees no rejection. At least one round has to see one.
@@ -43,8 +43,8 @@ pub(super) async fn retry(case: Case) -> Checked {
     promise(seen, operation, "retry_after", expected, "shorter")
 }
 
-/// Charges repeatedly around the end of `wait`. With a paused clock, charges one nanosecond before the end and at
-/// the end.
+/// Charges repeatedly around the end of `wait`. With a paused clock, charges after half of `wait`, one nanosecond
+/// before its end, and at its end.
 ///
 /// A decision is made between its request and its answer. For the decision that returned `wait`, these are the two
 /// times of `since`. Returns whether another rejection was seen.
