@@ -6,7 +6,7 @@ use crate::histogram::{Histogram, lower_bound};
 const WHOLE: u64 = 1_000_000_000;
 /// The weight of one call, as a fixed-point number.
 const ONE: u128 = 1 << 32;
-/// If a hedge cut off a shorter call, an estimate of a latency needs at least this number of calls that reach the
+/// If hedges cut off calls at shorter times than an estimate, at least this number of calls must reach the estimated
 /// latency, and at least a hundredth of the calls beyond the quantile.
 const FEW: u64 = 10;
 

@@ -101,7 +101,7 @@ struct Table {
 struct Usage {
     /// The number of partitions in all shards.
     partitions: usize,
-    /// The shard from which the next eviction is tried: its index, modulo the number of shards.
+    /// The index of the shard from which the next eviction is tried. The number of shards stands for index 0.
     next: usize,
 }
 

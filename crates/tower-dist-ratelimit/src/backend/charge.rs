@@ -36,16 +36,17 @@ pub struct Charge<'a> {
     /// [`granted`](crate::Decision::granted) is the number of tokens that the charge took. A leaky queue grants only
     /// the cost. A charge of zero cost grants nothing.
     pub up_to: u64,
-    /// The key's quota in place of the policy's own, in force until another charge changes it. The charge fails if the
-    /// policy has no [`dynamic_quotas`](crate::Policy::dynamic_quotas).
+    /// The key's quota in place of the policy's own, in force until the next charge with a cost. Such a charge without
+    /// a quota puts the policy's own quota in force again. A charge with a quota fails if the policy has no
+    /// [`dynamic_quotas`](crate::Policy::dynamic_quotas).
     ///
     /// - Used tokens stay used. In buckets and queues, they drain at the former quota's rate until this charge. Then
     ///   they drain at this quota's rate, even if this charge is rejected.
     /// - If a bucket has more used tokens than this quota's burst, it rejects requests until enough of them have
     ///   drained. If the burst is larger than before, the additional tokens are free immediately.
     /// - In algorithms with windows, only the limit changes, by the same rules as a burst. The window keeps its length.
-    /// - A quota of zero rejects every cost above zero. Such a quota does not change the quota in force, and neither
-    ///   does a charge of zero cost or a refund.
+    /// - A quota of zero rejects every cost above zero. A rejected charge with such a quota does not change the quota in
+    ///   force, and neither does a charge of zero cost or a refund.
     pub quota: Option<Quota>,
 }
 

@@ -13,7 +13,7 @@ pub trait Clock: Send + Sync + 'static {
     fn grain(&self) -> Duration;
 }
 
-/// A clock that cannot be paused: waits on tokio's timer. For backends with a clock of their own.
+/// For backends with a clock that cannot be paused, such as a server's. [`pass`](Clock::pass) sleeps on tokio's timer.
 ///
 /// ```
 /// use std::time::Duration;
