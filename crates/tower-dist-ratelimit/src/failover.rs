@@ -93,8 +93,8 @@ impl Failover {
         self.breaker.open_for(|| self.now())
     }
 
-    /// If the process has recently returned to the backend, returns its share, and whether requests are charged to the share
-    /// in addition to the backend.
+    /// If the process has recently returned to the backend, returns its share, and whether requests are charged to the
+    /// share in addition to the backend.
     pub(crate) fn recovering(&self) -> Option<(&Fallback, bool)> {
         match &self.fallback {
             Some(fallback) if !self.recovery.is_over() => {

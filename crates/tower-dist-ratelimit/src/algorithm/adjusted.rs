@@ -76,8 +76,8 @@ impl Adjusted {
         take.quota.copied().unwrap_or(self.quota)
     }
 
-    /// Returns the used units that have not drained by `nanos`, and the `token_bits` of the quota that is stored with the key.
-    /// `None` if no units are used.
+    /// Returns the used units that have not drained by `nanos`, and the `token_bits` of the quota that is stored with
+    /// the key. `None` if no units are used.
     fn left(&self, used: &Used, nanos: u64) -> Option<(u64, u32)> {
         let pace = self.bucket(used.in_force).pace;
         let left = used.state.saturating_sub(pace.at(nanos).units);

@@ -200,7 +200,7 @@ impl<C: CompareAndSwap> CasBackend<C> {
         self.transactions.finish(limit).await
     }
 
-    /// Groups the charges by the value that they change. Nearly always the result is a single part.
+    /// Groups the charges by the value that they change. Charges to one key are a single part.
     fn parts(
         &self,
         charges: &[Charge<'_>],

@@ -40,7 +40,7 @@ impl BackendError {
         }
     }
 
-    /// The error of a decision while the circuit breaker is open.
+    /// The error of an operation while the circuit breaker is open.
     pub(crate) const fn circuit_open() -> Self {
         Self {
             timed_out: false,

@@ -26,7 +26,7 @@ pub(crate) use self::{
 use super::{Answer, Backend, BackendError, BoxFuture, Charge, PolicyId, Registry};
 use crate::{BuildError, Decision, Policy, algorithm::Take};
 
-/// Number of locks. More than a machine has cores, so that two requests seldom wait for the same lock.
+/// Number of locks: enough that two requests seldom wait for the same lock.
 const LOCKS: usize = 256;
 
 /// A backend that keeps the state of all keys in this process.
@@ -192,8 +192,8 @@ impl Memory {
     }
 
     /// Locks the keys whose policies are decided together with others. Every charge to such a policy takes its key's
-    /// lock. So until the locks are dropped, no other charge changes these keys, and checking all charges before
-    /// applying them is one atomic step. Locks are taken in ascending order, so callers cannot deadlock.
+    /// lock. So until the locks are dropped, these keys get no other charge, and checking all charges before applying
+    /// them is one atomic step. Locks are taken in ascending order, so callers cannot deadlock.
     fn lock(&self, asked: &[Target<'_>]) -> Locked<'_> {
         let locks = || asked.iter().filter_map(|one| one.lock);
         let (mut locked, mut last) = (Locked::new(), None);

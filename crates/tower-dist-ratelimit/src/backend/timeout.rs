@@ -13,7 +13,7 @@ use tokio::{
 
 use super::{BackendError, BoxFuture};
 
-/// The default timeout, 50 ms. A server on the same network answers in one or two milliseconds.
+/// The default timeout, 50 ms. A server on the same network usually answers in one or two milliseconds.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A future that awaits a backend's answer until the timeout.

@@ -13,8 +13,8 @@ use super::{circuit::Circuit, pauses::Pauses};
 #[derive(Debug)]
 pub(super) struct Breaker {
     state: Mutex<State>,
-    /// A summary of the state, so that most requests take no lock: [`QUIET`], [`CLOSED`] or [`OPEN`]. A request that reads
-    /// an old value is decided as if it had come a moment earlier.
+    /// A summary of the state, so that most requests take no lock: [`QUIET`], [`CLOSED`] or [`OPEN`]. A request that
+    /// reads an old value is decided as if it had come a moment earlier.
     phase: AtomicU8,
     pauses: Pauses,
     seed: u64,

@@ -118,8 +118,8 @@ impl Circuit {
 impl Record {
     fn count(mut self, failed: bool, now: Duration) -> Self {
         let half = now.as_nanos() / HALF.as_nanos();
-        // Another thread may have counted an outcome with a later time already. This outcome then counts in the later half
-        // second.
+        // Another thread may have counted an outcome with a later time already. This outcome then counts in the later
+        // half second.
         if half > self.half {
             let follows = half == self.half + 1;
             self.before = if follows { self.now } else { Tally::default() };

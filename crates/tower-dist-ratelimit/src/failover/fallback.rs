@@ -150,7 +150,8 @@ impl Fallback {
         }
     }
 
-    /// Returns the charge with the share's id and quota in place of the policy's. The new charge grants exactly its cost.
+    /// Returns the charge with the share's id and quota in place of the policy's. The new charge grants exactly its
+    /// cost.
     fn own<'a>(&self, number: usize, charge: Charge<'a>) -> Charge<'a> {
         let share = &self.shares[number];
         let quota = charge.quota.map(|quota| share.of(quota));

@@ -1,5 +1,5 @@
-//! The tasks that decide. Each value with waiting charges has one task, which loads the value, decides all waiting
-//! charges by it, and swaps it.
+//! The tasks that decide. Each value with waiting charges has one task, which loads the value, decides the waiting
+//! charges by it, and swaps it if it changed.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -31,8 +31,8 @@ const MOST: usize = 8192;
 /// Maximum number of requests that one swap serves. Further requests wait for the next swap.
 const BATCH: usize = 1024;
 
-/// Bounds of the pause from the second lost race in a row on. Full jitter spreads out the writers that collide. The
-/// longest pause leaves time for several attempts within a backend timeout of 50 ms.
+/// Bounds of the pause from the second lost race since a successful swap on. Full jitter spreads out the writers that
+/// collide. The longest pause leaves time for several attempts within a backend timeout of 50 ms.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(8);
 
@@ -315,8 +315,8 @@ impl<C: CompareAndSwap> ValueTask<C> {
     }
 }
 
-/// If the store panics or the runtime ends, drops the waiting charges, so their callers get an error. The next charge to
-/// the value spawns a new task.
+/// If the store panics or the runtime ends, drops the waiting charges, so their callers get an error. The next charge
+/// to the value spawns a new task.
 impl<C> Drop for ValueTask<C> {
     fn drop(&mut self) {
         if !self.is_over {
@@ -337,7 +337,7 @@ fn fail(requests: impl IntoIterator<Item = QueuedRequest>, failure: &BackendErro
     }
 }
 
-/// Waits before the next attempt. After the first lost race in a row there is no wait.
+/// Waits before the next attempt. After the first lost race since a successful swap there is no wait.
 async fn pause(losses: usize) {
     let Some(place) = losses.checked_sub(2) else {
         return;

@@ -34,7 +34,7 @@ impl Fingerprint {
         }
     }
 
-    /// Returns a place among `len`. Each `salt` gives another place.
+    /// Returns a place among `len`. Each `salt` usually gives another place.
     pub(super) fn spread(self, salt: usize, len: usize) -> usize {
         // 2⁶⁴ divided by the golden ratio, which spreads consecutive salts (Knuth, volume 3, 6.4).
         const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -21,15 +21,14 @@ const BYTES: usize = 64;
 pub(super) struct Lines {
     words: Box<[AtomicU64]>,
     /// The index of the first word that is aligned to a cache line. The allocation itself is aligned only to 8 bytes,
-    /// so that it comes zeroed from the system, page by page at first use. A larger alignment would write all pages
-    /// now.
+    /// so that the system can zero it page by page at first use. A larger alignment can write all pages now.
     first: usize,
     count: usize,
 }
 
-/// Four slots: the fingerprints of their keys, and their states. All words of an unused line are 0.
+/// Four slots: the fingerprints of their keys, and their states. All words of a new line are 0.
 ///
-/// A line fills one cache line, so finding and charging a key takes at most one fetch from memory.
+/// A line fills one cache line, so finding and charging a key in its first line takes at most one fetch from memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
     keys: &'a [AtomicU64],

@@ -12,8 +12,8 @@ use super::{
     sync::{Mutex, MutexGuard},
 };
 
-/// Number of locks for inserting. A *stripe* is the set of lines that share one lock. There are more locks than a
-/// machine has cores, so that two inserts seldom contend.
+/// Number of locks for inserting. A *stripe* is the set of lines that share one lock. There are enough locks that two
+/// inserts seldom contend.
 const STRIPES: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
     1
 } else {
@@ -25,9 +25,10 @@ const CHOICES: [usize; 3] = [0, 1, 2];
 
 /// The keys of one policy, each with a state of one number.
 ///
-/// A key has its slot in one of three lines, which its fingerprint selects. To charge a key that has a slot takes one
-/// compare-and-swap on the slot's value. An insert holds the locks of the key's three lines, so a key has one slot and
-/// a slot has one key. If no slot is unused, an insert gives the slot of the least limited key to the new key.
+/// A key has its slot in one of three lines, which its fingerprint selects. To charge a key that has a slot usually
+/// takes one compare-and-swap on the slot's value. An insert holds the locks of the key's three lines, so a key has one
+/// slot and a slot has one key. If no slot of these lines is unused, an insert gives the slot of their least limited
+/// key to the new key.
 pub(super) struct Slots {
     lines: Lines,
     stripes: Box<[Mutex<()>; STRIPES]>,
@@ -121,15 +122,15 @@ impl Slots {
             };
             match slot.value.compare_exchange(seen, next, AcqRel, Acquire) {
                 Ok(_) => return self.keeps(slot, key, seen, next).then_some(seen),
-                // Tries again immediately: the thread that has just failed holds the cache line, so it is the next to
-                // succeed.
+                // Tries again immediately: the thread that has just failed holds the cache line, so it is likely the
+                // next to succeed.
                 Err(now) => seen = now,
             }
         }
         None
     }
 
-    /// Returns whether the slot still belongs to the key after `next` replaced `seen`. If not, nothing was charged.
+    /// Returns whether the slot still belongs to the key after `next` replaced `seen`. If not, the key was not charged.
     #[inline(always)]
     fn keeps(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
         slot.belongs_to(key) || self.keeps_slot(slot, key, seen, next)
@@ -186,7 +187,7 @@ impl Slots {
     /// 2. Otherwise an unused slot of the line with the most unused slots.
     /// 3. Otherwise the slot with the lowest value: the least limited key, or the key that was limited longest ago.
     ///
-    /// So a key that is no longer limited keeps its slot as long as there are unused slots.
+    /// So a key that is no longer limited keeps its slot as long as the lines of new keys have unused slots.
     fn victim(&self, key: Fingerprint) -> (Slot<'_>, u64) {
         let new = |line: Line<'_>| {
             let values = line.slots().map(|slot| slot.value.load(Acquire));

@@ -6,14 +6,13 @@ pub(crate) trait Store: Send + Sync {
     /// Starts to fetch the state of a key from memory, which goes on while the clock is read.
     fn prefetch(&self, _key: Fingerprint) {}
 
-    /// Decides on a charge, and takes the granted tokens. Writes the decision to `out`, because copying it would take
-    /// as long as the arithmetic.
+    /// Decides on a charge, and takes the granted tokens. Writes the decision to `out`, which saves a copy.
     fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision);
 
     /// Writes the decision of [`charge`](Self::charge) without taking tokens.
     fn check(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision);
 
-    /// Puts the quota of a rejected request in force.
+    /// Puts the quota of a request that took no tokens in force, if the algorithm stores it with the key.
     fn adopt(&self, _key: Fingerprint, _nanos: u64, _ask: &Take<'_>) {}
 
     /// Takes `delta` tokens even if fewer are free, or returns `-delta` tokens.

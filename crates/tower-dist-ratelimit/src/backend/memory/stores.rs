@@ -7,8 +7,8 @@ use crate::{
     arithmetic::Limit,
 };
 
-/// Builds the store of a policy for at most this number of keys. The flag says whether quotas vary, because the policy has dynamic
-/// quotas.
+/// Builds the store of a policy with room for this number of keys. The flag says whether quotas vary, because the
+/// policy has dynamic quotas.
 ///
 /// # Errors
 ///
@@ -26,8 +26,8 @@ pub(crate) fn bucket_store(algorithm: Algorithm, quota: Quota, _: bool, keys: us
     numbers(Bucket::new(quota, max_wait)?, keys)
 }
 
-/// Builds the store of any algorithm. A policy refers to this function only if its settings need it, so that a binary contains no
-/// windows, logs and dynamic quotas if it has only buckets.
+/// Builds the store of any algorithm. A policy refers to this function only if its settings need it, so that a binary
+/// contains no windows, logs and dynamic quotas if it has only buckets.
 pub(crate) fn any_store(
     algorithm: Algorithm,
     quota: Quota,

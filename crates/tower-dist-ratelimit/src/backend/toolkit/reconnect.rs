@@ -10,13 +10,13 @@ use super::{ConnectError, Health, connect_within};
 use crate::backend::BoxFuture;
 
 /// Bounds of the delay after a failed attempt, before jitter. The first delay is short, so that a restarted server is
-/// reached soon. Full jitter halves a delay on average, so at the longest delay each client makes about two attempts a
-/// second.
+/// reached soon. Full jitter halves a delay on average, so at the longest delay each client makes at most about two
+/// attempts a second.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
 
-/// Maximum number of concurrent attempts. Attempts that hang begin 1 s apart, so five begin within the default timeout of
-/// 5 s.
+/// Maximum number of concurrent attempts. Attempts that hang begin 1 s apart, so five begin within the default timeout
+/// of 5 s.
 const MOST_ATTEMPTS: usize = 5;
 
 /// A function that makes one attempt to connect to the server's present address.
@@ -90,7 +90,7 @@ impl<T: Send + 'static> Reconnect<T> {
                         health.disconnected(error.to_string());
                         next = next.min(Instant::now() + self.delay());
                     }
-                    // The runtime shuts down, which also drops this future, or `connect` panicked.
+                    // The runtime shuts down, which also drops this future, or the attempt panicked.
                     Err(_) => {}
                 },
                 () = sleep_until(next), if attempts.len() < MOST_ATTEMPTS => {

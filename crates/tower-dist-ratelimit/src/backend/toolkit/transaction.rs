@@ -1,8 +1,9 @@
-//! Requests whose keys are on several servers, or in several slots of a Redis Cluster, and corrections of charges.
+//! Requests whose keys are on several servers, in several slots of a Redis Cluster or in several values of a store, and
+//! corrections of charges.
 //!
-//! Each server or slot decides on a *part* of the request, because no server or slot can decide on the keys of another.
-//! If one part is rejected or fails, the other parts are refunded. A task of the backend does all of this, so that the
-//! refunds are made even if the caller drops the request.
+//! Each server, slot or value decides on a *part* of the request, because it does not have the other keys. If one part
+//! is rejected or fails, the other parts are refunded. A task of the backend does all of this, so that the refunds are
+//! made even if the caller drops the request.
 
 use std::{
     mem,
@@ -23,13 +24,13 @@ use tower_jitter_retry::Backoff;
 use crate::backend::{BackendError, BoxFuture, JointDecision};
 use crate::{Decision, Decisions, Source};
 
-/// Maximum number of transactions in progress: the size of the largest queue of a connection.
+/// Maximum number of transactions in progress.
 const MOST: u32 = 8192;
 
 /// The time for which a correction is retried: ten times the default timeout of an answer.
 const RETRIED_FOR: Duration = Duration::from_secs(5);
 
-/// Bounds of the pause between retries. Full queues drain, and races for a key end, within milliseconds.
+/// Bounds of the pause between retries. Full queues usually drain, and races for a key end, within milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
@@ -258,7 +259,7 @@ impl Transactions {
         error
     }
 
-    /// Waits for corrections, and retries those with retryable failures for 5 s. Counts the corrections that fail in the
+    /// Waits for corrections, and retries those with retryable failures for about 5 s. Counts the corrections that fail in the
     /// end as lost.
     async fn correct<P: TransactionPart>(&self, mut sent: Sent<P>) -> Result<(), BackendError> {
         let mut pauses = Backoff::exponential(FIRST_PAUSE, LONGEST_PAUSE).schedule();

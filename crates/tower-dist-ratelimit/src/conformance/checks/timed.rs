@@ -10,7 +10,8 @@ use super::{
 
 const NANO: Duration = Duration::from_nanos(1);
 
-/// Returns the margin before the end of a wait: at that time a request must still be rejected, whatever the clock's grain.
+/// Returns the margin before the end of a wait: at that time a request must still be rejected, whatever the clock's
+/// grain.
 fn early(grain: Duration) -> Duration {
     (4 * grain).max(NANO)
 }
