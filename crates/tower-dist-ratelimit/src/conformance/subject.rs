@@ -15,7 +15,7 @@ use crate::{
 /// The limit of the kit's quotas: low enough to exhaust quickly, and to fit in any sliding window log.
 pub(super) const LIMIT: u64 = 20;
 
-/// A quota whose window is so long that tokens hardly ever become free again during a check.
+/// A quota with such a long window that tokens hardly ever become free again during a check.
 pub(super) const FROZEN: Quota = Quota::new(LIMIT, Duration::from_secs(30 * 86_400));
 
 /// A quota with a window that is short enough to wait for, and longer than the grain of usual clocks.

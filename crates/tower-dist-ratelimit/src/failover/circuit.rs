@@ -64,7 +64,7 @@ impl Circuit {
     /// Returns the circuit after the outcome of a request that was no probe.
     pub(super) fn count(self, failed: bool, now: Duration, pauses: Pauses, noise: u64) -> Self {
         let Self::Closed(record) = self else {
-            // The request was sent before the circuit opened, so its outcome says nothing about the time since then.
+            // The request was sent before the circuit opened, so its outcome is no evidence about the time since then.
             return self;
         };
         let record = record.count(failed, now);

@@ -158,7 +158,7 @@ impl Slots {
         last_inserts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a slot to a key that has none, and sets the slot's value. The caller holds the locks of the key's lines.
+    /// Gives a slot to a key without a slot, and sets the slot's value. The caller holds the locks of the key's lines.
     #[inline(never)]
     fn insert(&self, key: Fingerprint, value: u64) {
         loop {

@@ -7,8 +7,7 @@ use crate::{
     arithmetic::Limit,
 };
 
-/// Builds the store of a policy with room for this number of keys. The flag says whether quotas vary, because the
-/// policy has dynamic quotas.
+/// Builds the store of a policy with room for this number of keys. The flag is `true` if the policy has dynamic quotas.
 ///
 /// # Errors
 ///

@@ -357,7 +357,7 @@ fn verdict<P: TransactionPart>(
     Ok(JointDecision { allowed, decisions })
 }
 
-/// Changes a decision to one that granted nothing, because its tokens are refunded.
+/// Changes a decision so that it grants nothing, because its tokens are refunded.
 fn take_back(decision: &mut Decision) {
     decision.source = Source::Parts;
     decision.remaining += decision.granted;
