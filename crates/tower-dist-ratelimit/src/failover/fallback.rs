@@ -71,7 +71,7 @@ impl Fallback {
         })
     }
 
-    /// Returns the longest time for which an admitted token counts, apart from queues and debts.
+    /// Returns an upper bound of the time for which an admitted token counts, apart from queues and debts.
     pub(super) fn retention(&self) -> Duration {
         let retention = self.shares.iter().map(Share::retention);
         retention.max().unwrap_or_default()
@@ -178,7 +178,7 @@ impl Share {
         share
     }
 
-    /// Returns the longest time for which an admitted token counts, apart from queues and debts.
+    /// Returns an upper bound of the time for which an admitted token counts, apart from queues and debts.
     fn retention(&self) -> Duration {
         if self.is_dynamic {
             return HORIZON;

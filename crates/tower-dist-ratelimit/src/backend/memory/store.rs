@@ -3,7 +3,7 @@ use crate::{BuildError, Decision, algorithm::Take};
 
 /// The keys of one policy and their states. Times are nanoseconds since the creation of the [`Memory`](super::Memory).
 pub(crate) trait Store: Send + Sync {
-    /// Starts to fetch the state of a key from memory, while the clock is read.
+    /// Starts to fetch the state of a key from memory, so that the caller can read the clock meanwhile.
     fn prefetch(&self, _key: Fingerprint) {}
 
     /// Decides on a charge, and takes the granted tokens. Writes the decision to `out`, which saves a copy.
