@@ -259,8 +259,8 @@ impl Transactions {
         error
     }
 
-    /// Waits for corrections, and retries those with retryable failures for about 5 s. Counts the corrections that fail in the
-    /// end as lost.
+    /// Waits for corrections, and retries those with retryable failures for about 5 s. Counts the corrections that fail
+    /// in the end as lost.
     async fn correct<P: TransactionPart>(&self, mut sent: Sent<P>) -> Result<(), BackendError> {
         let mut pauses = Backoff::exponential(FIRST_PAUSE, LONGEST_PAUSE).schedule();
         let end = Instant::now() + RETRIED_FOR;
