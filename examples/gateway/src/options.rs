@@ -166,6 +166,9 @@ pub(crate) struct StackOptions {
         value_parser = milliseconds
     )]
     pub(crate) hedge_at: Vec<Duration>,
+    /// Learn a delay of hedges for each first segment of the path, up to 256, instead of one for all requests.
+    #[arg(long, global = true, conflicts_with = "hedge_at")]
+    pub(crate) hedge_per_path: bool,
     /// Retries and hedges per successful request in the long run.
     #[arg(long, global = true, value_name = "RATIO", default_value = "0.2")]
     pub(crate) budget: f64,
@@ -265,6 +268,29 @@ mod tests {
         assert_eq!(milliseconds("21"), Ok(Duration::from_millis(21)));
         for bad in ["0", "-1", "3600001", "1.5", "1s", ""] {
             assert!(milliseconds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn without_options_the_gateway_and_its_page_listen_on_loopback() {
+        let serve = Options::parse_from(["gateway"]).serve;
+        assert_eq!(serve.listen.to_string(), "127.0.0.1:3000");
+        assert!(
+            matches!(serve.admin, Admin::At(addr) if addr.to_string() == "127.0.0.1:3001"),
+            "{:?}",
+            serve.admin
+        );
+    }
+
+    #[test]
+    fn the_packaging_shows_valid_options() {
+        let unit = include_str!("../../../packaging/gateway.service");
+        let image = include_str!("../../../packaging/Dockerfile");
+        for (text, before) in [(unit, "OPTIONS="), (image, "3000:3000 gateway ")] {
+            let options = text.lines().find_map(|line| line.split_once(before));
+            let (_, options) = options.unwrap();
+            let words = ["gateway"].into_iter().chain(options.split_whitespace());
+            Options::try_parse_from(words).unwrap();
         }
     }
 

@@ -66,6 +66,7 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
             let switches = Switches {
                 backend: store.name(),
                 fleet: stack.fleet,
+                bare: serve.bare,
                 limit: gateway.limit,
                 retry: gateway.retry,
                 hedge: gateway.hedge,

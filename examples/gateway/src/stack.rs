@@ -20,7 +20,7 @@ use tower_dist_ratelimit::{
     Consistency, Event, FailureMode, MetricsObserver as LimitMetrics, Observer, Policy, Quota,
     RateLimitLayer,
 };
-use tower_hedge_latency::{HedgeHandle, HedgeLayer};
+use tower_hedge_latency::{HedgeHandle, HedgeLayer, RequestHead};
 use tower_jitter_retry::{Backoff, Budget, MetricsObserver, Mode, RetryHandle, RetryLayer};
 
 use crate::admin::Board;
@@ -97,6 +97,7 @@ pub(crate) fn gateway(
                 log: StoreLog {
                     fleet: options.fleet,
                 },
+                layer: own_mode,
                 page: board.map(|board| (Arc::clone(board), LimitMetrics::new())),
             })
             .exempt(move |_| limit_mode.get() != own_mode);
@@ -125,6 +126,11 @@ pub(crate) fn gateway(
         .shared_budget(budget)
         .mode(mode(LayerName::Hedge))
         .name("gateway");
+    // With one delay for all paths, the requests to slow paths would receive most of the hedges.
+    let hedge = match options.hedge_per_path {
+        true => hedge.key(first_segment),
+        false => hedge,
+    };
     let hedge = match options.hedge_at.as_slice() {
         // Learned from live latency. No request is hedged before there are enough samples.
         [] => hedge.percentile(options.hedge_percentile),
@@ -159,6 +165,13 @@ pub(crate) fn gateway(
     })
 }
 
+/// The path up to its second slash.
+fn first_segment(request: RequestHead<'_>) -> Option<&str> {
+    let path = request.path();
+    let end = path.match_indices('/').nth(1);
+    Some(end.map_or(path, |(end, _)| &path[..end]))
+}
+
 /// The same proxy without layers, for comparison.
 pub(crate) fn bare(options: &StackOptions, upstream: Authority) -> Result<Router, BoxError> {
     let outbound = TimeoutLayer::new(options.deadline).layer(client());
@@ -183,6 +196,8 @@ fn client() -> impl Service<
 /// The observers of the rate limit. Without a live page there are no counts to keep.
 struct LimitWatch {
     log: StoreLog,
+    /// The mode of the observed layer.
+    layer: Mode,
     page: Option<(Arc<Board>, LimitMetrics)>,
 }
 
@@ -190,7 +205,7 @@ impl Observer for LimitWatch {
     fn on_event(&self, name: &Arc<str>, event: Event<'_>) {
         self.log.on_event(name, event);
         if let Some((board, metrics)) = &self.page {
-            board.on_event(name, event);
+            board.on_event(self.layer, event);
             metrics.on_event(name, event);
         }
     }

@@ -17,6 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::profile::{Outcome, Profile};
 
+/// A path whose responses take longer, as a route with more work does.
+pub(crate) const REPORT: &str = "/report";
+const REPORT_DELAY: Duration = Duration::from_millis(30);
+
 /// A fault that the page switches on and off, besides those of the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -131,7 +135,11 @@ async fn serve(State(flaky): State<Flaky>, head: Parts, body: Bytes) -> Response
     let (number, outcome) = flaky.next();
     match outcome {
         Outcome::Answer(delay) => {
-            tokio::time::sleep(delay).await;
+            let more = match head.uri.path() {
+                REPORT => REPORT_DELAY,
+                _ => Duration::ZERO,
+            };
+            tokio::time::sleep(delay + more).await;
             echo(number, &head, &body).into_response()
         }
         Outcome::Unavailable { delay, retry_after } => {

@@ -9,7 +9,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 use hdrhistogram::Histogram;
 use tokio::time::Instant;
-use tower_dist_ratelimit::{Decided, Event, Observer, Source};
+use tower_dist_ratelimit::{Decided, Event, Source};
+use tower_jitter_retry::Mode;
 
 /// Counts since the start, over all requests.
 #[derive(Debug, Default)]
@@ -19,7 +20,8 @@ pub(crate) struct Board {
     /// Requests of the built-in traffic that bypass the layers.
     pub(crate) bare: Arc<Lane>,
     decisions: Mutex<Vec<Decisions>>,
-    circuit_is_open: AtomicBool,
+    /// Open circuits to the backend: of the layer that enforces the limit, and of the layer that only counts.
+    circuits: [AtomicBool; 2],
 }
 
 /// Decisions on one policy by one source.
@@ -39,8 +41,36 @@ impl Board {
             .clone()
     }
 
-    pub(crate) fn circuit_is_open(&self) -> bool {
-        self.circuit_is_open.load(Relaxed)
+    /// Returns whether the circuit of the limit layer with this mode is open, or `None` for [`Mode::Off`].
+    pub(crate) fn circuit_is_open(&self, layer: Mode) -> Option<bool> {
+        self.circuit(layer).map(|circuit| circuit.load(Relaxed))
+    }
+
+    fn circuit(&self, layer: Mode) -> Option<&AtomicBool> {
+        match layer {
+            Mode::On => Some(&self.circuits[0]),
+            Mode::Shadow => Some(&self.circuits[1]),
+            _ => None,
+        }
+    }
+
+    fn set_circuit(&self, layer: Mode, is_open: bool) {
+        if let Some(circuit) = self.circuit(layer) {
+            circuit.store(is_open, Relaxed);
+        }
+    }
+
+    /// Receives an event of the limit layer with this mode.
+    pub(crate) fn on_event(&self, layer: Mode, event: Event<'_>) {
+        match event {
+            Event::Allowed(decided) => self.count(decided),
+            Event::Rejected(rejection) | Event::Shadowed(rejection) => {
+                self.count(rejection.decided())
+            }
+            Event::CircuitOpened(_) => self.set_circuit(layer, true),
+            Event::CircuitClosed => self.set_circuit(layer, false),
+            _ => {}
+        }
     }
 
     fn count(&self, decided: Decided<'_>) {
@@ -64,20 +94,6 @@ impl Board {
                     rejected,
                 }),
             }
-        }
-    }
-}
-
-impl Observer for Board {
-    fn on_event(&self, _: &Arc<str>, event: Event<'_>) {
-        match event {
-            Event::Allowed(decided) => self.count(decided),
-            Event::Rejected(rejection) | Event::Shadowed(rejection) => {
-                self.count(rejection.decided())
-            }
-            Event::CircuitOpened(_) => self.circuit_is_open.store(true, Relaxed),
-            Event::CircuitClosed => self.circuit_is_open.store(false, Relaxed),
-            _ => {}
         }
     }
 }

@@ -8,6 +8,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
+use tower_jitter_retry::Mode;
 
 use super::TICK;
 use super::board::{Board, Lane, Taken, histogram};
@@ -39,7 +40,15 @@ pub(super) async fn publish(
         let delays = delays
             .into_iter()
             .map(|(key, delay)| (key.to_string(), delay));
-        let delays = delays.chain([("all requests".to_owned(), switches.hedge.delay())]);
+        let shared = match delays.len() {
+            0 => Some(("all requests".to_owned(), switches.hedge.delay())),
+            _ => None,
+        };
+        let delays = delays.chain(shared);
+        let limit = match switches.bare {
+            true => Mode::Off,
+            false => switches.limit.get(),
+        };
         let redis = match &switches.redis {
             Some(redis) => Some(redis.lock().await.state()),
             None => None,
@@ -64,12 +73,13 @@ pub(super) async fn publish(
                 "policy": count.policy, "source": format!("{:?}", count.source),
                 "allowed": count.allowed, "rejected": count.rejected,
             })).collect::<Vec<_>>(),
-            "circuit": if board.circuit_is_open() { "open" } else { "closed" },
-            "modes": {
-                "limit": Setting::from(switches.limit.get()),
+            // No request uses the circuit of the other limit layer, so its state is out of date.
+            "circuit": board.circuit_is_open(limit).map(|is_open| if is_open { "open" } else { "closed" }),
+            "modes": (!switches.bare).then(|| json!({
+                "limit": Setting::from(limit),
                 "retry": Setting::from(switches.retry.mode()),
                 "hedge": Setting::from(switches.hedge.mode()),
-            },
+            })),
             "faults": switches.faults.as_ref().map(|faults| faults.active()),
             "redis": redis,
             "backend": switches.backend,

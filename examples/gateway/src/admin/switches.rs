@@ -18,6 +18,8 @@ use crate::upstream::{Fault, Faults};
 pub(crate) struct Switches {
     pub(crate) backend: &'static str,
     pub(crate) fleet: u32,
+    /// No request passes through the layers.
+    pub(crate) bare: bool,
     pub(crate) limit: LimitMode,
     pub(crate) retry: RetryHandle,
     pub(crate) hedge: HedgeHandle,
@@ -84,6 +86,9 @@ pub(super) async fn switch(
 ) -> Response {
     let switches = &*admin.switches;
     match switch {
+        Switch::Limit(_) | Switch::Retry(_) | Switch::Hedge(_) if switches.bare => {
+            return absent("start the gateway without --bare to use the layers");
+        }
         Switch::Limit(setting) => switches.limit.set(setting.into()),
         Switch::Retry(setting) => switches.retry.set_mode(setting.into()),
         Switch::Hedge(setting) => switches.hedge.set_mode(setting.into()),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::client::{get, send, text};
-use crate::process::Gateway;
+use crate::process::{Gateway, MACHINE};
 
 /// A gateway with traffic, and the URL of its page.
 struct Page {
@@ -18,9 +18,12 @@ struct Page {
 
 impl Page {
     fn open(args: &[&str]) -> Self {
-        let mut gateway = Gateway::with_page(
-            &[&["--traffic", "50", "--limit", "10", "--burst", "10"], args].concat(),
-        );
+        Self::open_only(&[&["--traffic", "50", "--limit", "10", "--burst", "10"], args].concat())
+    }
+
+    /// Opens the page of a gateway without further options.
+    fn open_only(args: &[&str]) -> Self {
+        let mut gateway = Gateway::with_page(args);
         let hint = gateway.hint();
         let url = hint
             .lines()
@@ -120,6 +123,14 @@ async fn traffic_moves_the_charts_and_each_layer_can_be_switched_off() {
         (&json!("closed"), &json!("memory"))
     );
     assert!(allowed_by("Backend")(&state) > 0.0);
+    let count = &state["decisions"][0];
+    assert_eq!(count["policy"], "per-client");
+    // The budget pays for 20 % and 10 per second, which is a third of these 35 requests per second.
+    page.until("retries and hedges are extra load", |state| {
+        let extra = number(&state["extra_load"]);
+        state["budget_ratio"] == 0.2 && extra > 0.0 && extra < 1.0
+    })
+    .await;
 
     page.until("one client exceeds its limit", |state| {
         number(&state["layers"]["rejected"]) > 0.0
@@ -153,6 +164,132 @@ async fn traffic_moves_the_charts_and_each_layer_can_be_switched_off() {
             "{metrics}"
         );
     }
+}
+
+#[tokio::test]
+async fn the_page_shows_the_effect_of_hedges_on_latency_and_of_retries_on_success() {
+    let _alone = MACHINE.write().await;
+    let traffic = ["--traffic", "100", "--limit", "1000", "--burst", "1000"];
+    let page = Page::open_only(&[&traffic[..], &["--profile", "tail"]].concat());
+    let p99 = |state: &Value| {
+        (
+            number(&state["layers"]["p99"]),
+            number(&state["bare"]["p99"]),
+        )
+    };
+    page.until("hedges cut the tail", |state| {
+        let (with, without) = p99(state);
+        with > 0.0 && with * 1.3 < without
+    })
+    .await;
+    page.switch(json!({ "hedge": "off" })).await;
+    page.until("without hedges the tail is back", |state| {
+        let (with, without) = p99(state);
+        with > 115.0 && without > 115.0
+    })
+    .await;
+    drop(page);
+
+    let page = Page::open_only(&traffic);
+    let success = |state: &Value| number(&state["layers"]["success"]);
+    page.until("retries hide the failures", |state| {
+        success(state) >= 1.0 && number(&state["bare"]["success"]) < 0.98
+    })
+    .await;
+    page.switch(json!({ "retry": "off" })).await;
+    page.until("without retries the failures are back", |state| {
+        success(state) < 0.98
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_hedge_learns_a_delay_for_each_path_on_request() {
+    let page = Page::open_only(&["--traffic", "200", "--profile", "tail", "--hedge-per-path"]);
+    let delay = |state: &Value, key: &str| {
+        let triggers = state["triggers"].as_array().unwrap();
+        let trigger = triggers.iter().find(|trigger| trigger["key"] == key);
+        trigger.map_or(0.0, |trigger| number(&trigger["ms"]))
+    };
+    let state = page
+        .until("both delays are learned", |state| {
+            delay(state, "/") > 0.0 && delay(state, "/report") > 0.0
+        })
+        .await;
+    assert!(delay(&state, "/report") > 45.0, "{state:#}");
+    assert!(delay(&state, "/") < delay(&state, "/report"), "{state:#}");
+    assert_eq!(state["triggers"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn layers_that_start_off_can_be_switched_on_and_bare_has_no_layers_to_switch() {
+    let page = Page::open(&["--layers", "limit", "--fleet", "3"]);
+    let state = page
+        .until("failures show", |state| {
+            number(&state["layers"]["success"]) < 1.0 && number(&state["layers"]["requests"]) > 0.0
+        })
+        .await;
+    assert_eq!(
+        state["modes"],
+        json!({ "limit": "on", "retry": "off", "hedge": "off" })
+    );
+    assert_eq!(state["fleet"], 3);
+    page.switch(json!({ "retry": "on" })).await;
+    page.until("the failures are retried", |state| {
+        state["modes"]["retry"] == "on" && number(&state["attempts"]["retries"]) > 0.0
+    })
+    .await;
+
+    let page = Page::open(&["--bare"]);
+    let state = page
+        .until("requests pass", |state| {
+            number(&state["layers"]["requests"]) > 0.0
+        })
+        .await;
+    assert_eq!(
+        (&state["modes"], &state["circuit"]),
+        (&Value::Null, &Value::Null)
+    );
+    for layer in ["limit", "retry", "hedge"] {
+        let (status, text) = page.post(&page.url, json!({ layer: "on" })).await;
+        assert_eq!(status, StatusCode::CONFLICT, "{text}");
+        assert!(text.contains("--bare"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn the_circuit_is_that_of_the_limit_layer_in_use() {
+    let page = Page::open(&["--backend", "redis"]);
+    page.until("Redis decides", |state| allowed_by("Backend")(state) > 0.0)
+        .await;
+    page.switch(json!({ "redis": "freeze" })).await;
+    page.until("the enforcing layer opens its circuit", |state| {
+        state["circuit"] == "open"
+    })
+    .await;
+    page.switch(json!({ "limit": "off" })).await;
+    page.until("no layer uses a circuit", |state| {
+        state["modes"]["limit"] == "off" && state["circuit"].is_null()
+    })
+    .await;
+    page.switch(json!({ "redis": "restart" })).await;
+    let state = page
+        .until("Redis runs", |state| state["redis"] == "running")
+        .await;
+    let before = allowed_by("Backend")(&state);
+    // The enforcing layer gets no request that could close its circuit.
+    page.switch(json!({ "limit": "shadow" })).await;
+    page.until("Redis decides for the counting layer", |state| {
+        state["circuit"] == "closed" && allowed_by("Backend")(state) > before
+    })
+    .await;
+    page.switch(json!({ "limit": "on" })).await;
+    page.until("a probe closes the first circuit", |state| {
+        state["modes"]["limit"] == "on" && state["circuit"] == "closed"
+    })
+    .await;
+    // The test ends the gateway by a signal that it cannot handle, which would leave its server running.
+    page.switch(json!({ "redis": "kill" })).await;
 }
 
 #[tokio::test]
