@@ -103,10 +103,14 @@ impl Tab {
         self.call("Emulation.setDeviceMetricsOverride", phone).await;
     }
 
-    /// A picture of the whole page as PNG.
-    pub(crate) async fn screenshot(&mut self, theme: &str) -> Vec<u8> {
+    /// The theme of the visitor's system: `light` or `dark`.
+    pub(crate) async fn prefer(&mut self, theme: &str) {
         let theme = json!({ "features": [{ "name": "prefers-color-scheme", "value": theme }] });
         self.call("Emulation.setEmulatedMedia", theme).await;
+    }
+
+    /// A picture of the whole page as PNG.
+    pub(crate) async fn screenshot(&mut self) -> Vec<u8> {
         let whole = json!({ "format": "png", "captureBeyondViewport": true });
         let picture = self.call("Page.captureScreenshot", whole).await;
         BASE64_STANDARD

@@ -47,6 +47,16 @@ fn value(chart: &str, line: usize) -> String {
     format!("parseFloat(document.querySelectorAll('#{chart} .legend b')[{line}].textContent)")
 }
 
+/// Whether the table of decisions has a row of this source whose counts fulfil the condition.
+fn decisions(source: &str, condition: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('#decisions tr')].some((row) => {{
+            const [policy, source, allowed, rejected] = [...row.cells].map((cell) => cell.textContent);
+            return policy === 'per-client' && source === '{source}' && {condition};
+        }})"
+    )
+}
+
 /// Starts a gateway with traffic, and opens its page.
 async fn open(args: &[&str]) -> (Gateway, Tab) {
     let mut gateway = Gateway::with_page(&[&["--traffic", "200"], args].concat());
@@ -61,8 +71,31 @@ async fn open(args: &[&str]) -> (Gateway, Tab) {
 #[tokio::test]
 #[ignore = "needs Chromium: scripts/browser"]
 async fn each_fault_of_the_upstream_shows_in_the_requests_without_layers() {
-    let (_gateway, mut tab) = open(&["--profile", "tail"]).await;
+    let args = ["--profile", "tail", "--fleet", "3", "--hedge-per-path"];
+    let (_gateway, mut tab) = open(&args).await;
     let (p99, success) = (value("latency", 3), value("success", 1));
+    let fleet = "limits counted in memory, fleet of 3";
+    until(
+        &mut tab,
+        &format!("document.querySelector('#state').textContent.includes('{fleet}')"),
+    )
+    .await;
+    // Each path has its trigger. The reports take 30 ms longer.
+    until(
+        &mut tab,
+        "(() => {
+            const rows = [...document.querySelectorAll('#triggers tr')];
+            const [page, report] = rows.map((row) => parseFloat(row.cells[1].textContent));
+            return rows.map((row) => row.cells[0].textContent).join() === '/,/report' && 15 < page && page + 15 < report;
+        })()",
+    )
+    .await;
+    // Hedging cuts the tail, and its switch shows that nothing else does.
+    let hedged = value("latency", 1);
+    until(&mut tab, &format!("{hedged} * 1.3 < {p99}")).await;
+    press(&mut tab, "hedge", "off").await;
+    until(&mut tab, &format!("{hedged} > 115")).await;
+    press(&mut tab, "hedge", "on").await;
     for (fault, effect) in [
         ("slow replica", format!("{p99} > 900")),
         ("503s", format!("{success} < 100")),
@@ -80,17 +113,46 @@ async fn each_fault_of_the_upstream_shows_in_the_requests_without_layers() {
 #[tokio::test]
 #[ignore = "needs Chromium: scripts/browser"]
 async fn the_page_loads_without_errors_its_charts_move_and_each_switch_has_its_effect() {
-    let (_gateway, mut tab) = open(&["--backend", "redis"]).await;
-    for chart in ["latency", "success", "throughput", "attempts", "budget"] {
-        let path = format!("document.querySelector('#{chart} path').getAttribute('d')");
+    let (_gateway, mut tab) = open(&["--backend", "redis", "--hedge-per-path"]).await;
+    // A line of each chart that traffic keeps moving.
+    for (chart, line) in [
+        ("latency", 3),
+        ("success", 1),
+        ("throughput", 0),
+        ("attempts", 1),
+        ("budget", 0),
+    ] {
+        let shown = value(chart, line);
+        until(&mut tab, &format!("{shown} > 0")).await;
+        let before = tab.evaluate(&shown).await;
+        until(&mut tab, &format!("{shown} > 0 && {shown} !== {before}")).await;
+        // The height of its last point. Time alone moves a point to the left only.
+        let height = format!(
+            "document.querySelectorAll('#{chart} path')[{line}].getAttribute('d').split(' ').at(-1)"
+        );
+        let before = tab.evaluate(&height).await;
         until(
             &mut tab,
-            &format!("document.querySelector('#{chart} path') !== null && {path}.length > 0"),
+            &format!("{height} !== '{}'", before.as_str().unwrap()),
         )
         .await;
-        let before = tab.evaluate(&path).await;
-        until(&mut tab, &format!("{path} !== {before}")).await;
     }
+    // The budget is 20 % of the successful requests and 10 requests per second.
+    until(
+        &mut tab,
+        &format!(
+            "{} > 0 && {} < 50 && {} === 20",
+            value("budget", 0),
+            value("budget", 0),
+            value("budget", 1)
+        ),
+    )
+    .await;
+    until(
+        &mut tab,
+        &decisions("Backend", "allowed > 0 && rejected > 0"),
+    )
+    .await;
     // With the layers more requests succeed than without.
     until(
         &mut tab,
@@ -103,10 +165,11 @@ async fn the_page_loads_without_errors_its_charts_move_and_each_switch_has_its_e
     )
     .await;
     if let Ok(folder) = std::env::var("SCREENSHOTS") {
-        // Enough time for half of each chart.
-        sleep(Duration::from_secs(60)).await;
+        // The charts are full, and the start is off them.
+        sleep(Duration::from_secs(125)).await;
         for theme in ["light", "dark"] {
-            let image = tab.screenshot(theme).await;
+            tab.prefer(theme).await;
+            let image = tab.screenshot().await;
             std::fs::write(format!("{folder}/gateway-{theme}.png"), image).unwrap();
         }
     }
@@ -122,6 +185,19 @@ async fn the_page_loads_without_errors_its_charts_move_and_each_switch_has_its_e
             until(&mut tab, &format!("{line} {effect}")).await;
         }
     }
+    // The layers are off now, and failures show. Retries alone hide them.
+    until(&mut tab, &format!("{} < 98", value("success", 0))).await;
+    press(&mut tab, "retry", "on").await;
+    until(
+        &mut tab,
+        &format!(
+            "{} === 100 && {} < 98",
+            value("success", 0),
+            value("success", 1)
+        ),
+    )
+    .await;
+    press(&mut tab, "retry", "off").await;
     press(&mut tab, "upstream", "503s").await;
     until(&mut tab, &format!("{} < 80", value("success", 0))).await;
     press(&mut tab, "rate limit", "on").await;
@@ -138,13 +214,48 @@ async fn the_page_loads_without_errors_its_charts_move_and_each_switch_has_its_e
         )
         .await;
     }
+    until(&mut tab, &decisions("Local", "allowed > 0")).await;
     // The gateway's server would outlive a gateway that the test kills.
     press(&mut tab, "redis", "stopped").await;
-    // A phone: nothing is wider than the screen.
+    let background = "getComputedStyle(document.body).backgroundColor";
+    for (theme, colour) in [("light", "rgb(255, 255, 255)"), ("dark", "rgb(18, 21, 27)")] {
+        tab.prefer(theme).await;
+        until(&mut tab, &format!("{background} === '{colour}'")).await;
+    }
+    // A phone: nothing is wider than the screen. Chromium enlarges `innerWidth` to content that overflows.
     tab.narrow().await;
+    until(&mut tab, "matchMedia('(max-width: 360px)').matches").await;
+    let fits = "document.documentElement.scrollWidth <= 360";
+    assert_eq!(tab.evaluate(fits).await, true);
+    let widen = |width| format!("document.querySelector('main').style.minWidth = '{width}'");
+    tab.evaluate(&widen("400px")).await;
+    assert_eq!(
+        tab.evaluate(fits).await,
+        false,
+        "the check notices overflow"
+    );
+    tab.evaluate(&widen("0")).await;
+    assert_eq!(tab.evaluate(fits).await, true);
+    assert_eq!(tab.errors(), [""; 0]);
+}
+
+#[tokio::test]
+#[ignore = "needs Chromium: scripts/browser"]
+async fn without_layers_their_switches_are_disabled() {
+    let (_gateway, mut tab) = open(&["--bare"]).await;
+    let buttons = "[...document.querySelectorAll('#layers button')]";
     until(
         &mut tab,
-        "document.documentElement.scrollWidth <= window.innerWidth",
+        &format!(
+            "{buttons}.length === 9 && \
+             {buttons}.every((button) => button.disabled && button.getAttribute('aria-pressed') === 'false')"
+        ),
+    )
+    .await;
+    until(
+        &mut tab,
+        "document.querySelector('#circuit').textContent === 'not in use' && \
+         document.querySelector('#state').textContent.includes('--bare')",
     )
     .await;
     assert_eq!(tab.errors(), [""; 0]);
