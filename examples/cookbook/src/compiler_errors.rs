@@ -13,8 +13,8 @@
 //!
 //! let client = service_fn(async |_: Request<Incoming>| Ok::<_, std::io::Error>(Response::new(Bytes::new())));
 //! let service = HedgeLayer::http().layer(client);
-//! // error[E0277]: the body `hyper::body::Incoming` can't be sent again
-//! // note: any other body, such as a server's `Incoming`, can be sent again as a `ReplayBody`: put
+//! // error[E0277]: the body `hyper::body::Incoming` can't be resent
+//! // note: wrap any other body, such as a server's `Incoming`, in a `ReplayBody`: put
 //! //       `map_request(|request| request.map(ReplayBody::new))` above the layer
 //! is_service::<Request<Incoming>, _>(&service);
 //! ```
@@ -23,7 +23,7 @@
 //!
 //! | the error says | remedy |
 //! |---|---|
-//! | `the body … can't be sent again` | wrap it in a `ReplayBody`, as the note says |
+//! | `the body … can't be resent` | wrap it in a `ReplayBody`, as the note says |
 //! | `the error type … has no outcome for a timeout` | `.map_err(BoxError::from)` below the layer, or `.on_timeout(..)` |
 //! | `…: From<bytes::Bytes>` is not satisfied for the response's body | `.rejection(..)` on the rate limit, with a response of that body |
 //! | `Generic: Outcomes<Request<…>, …>` is not satisfied | `.http()` or `.grpc()` on the builder |

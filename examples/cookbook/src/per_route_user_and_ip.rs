@@ -77,4 +77,14 @@ mod tests {
         }
         assert_eq!(status(&app, THERE, Request::get("/")).await, 200);
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_users_behind_one_address_share_its_limit() {
+        let app = app().unwrap();
+        for id in 1..=40 {
+            assert_eq!(status(&app, HERE, by(id, "/")).await, 200);
+        }
+        assert_eq!(status(&app, HERE, by(41, "/")).await, 429);
+        assert_eq!(status(&app, THERE, by(41, "/")).await, 200);
+    }
 }

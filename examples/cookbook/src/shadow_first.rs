@@ -41,24 +41,29 @@ impl Observer for WouldReject {
     }
 }
 
-/// A rate limit that rejects no request. Build it without `shadow()` to enforce it.
-pub fn shadow_limit(
+/// A rate limit. In [`Mode::Shadow`] it rejects no request.
+pub fn limit(
+    mode: Mode,
     would_reject: &Arc<WouldReject>,
 ) -> Result<RateLimitLayer, ratelimit::BuildError> {
-    RateLimitLayer::builder(Memory::default())
+    let builder = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("client", Quota::per_minute(60)).by(key::header("x-api-key")))
-        .observer(Arc::clone(would_reject))
-        .shadow()
-        .build()
+        .observer(Arc::clone(would_reject));
+    match mode {
+        Mode::Shadow => builder.shadow().build(),
+        _ => builder.build(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::time::Duration;
 
     use bytes::Bytes;
     use http::{Request, Response, StatusCode};
     use http_body_util::Full;
+    use tokio::time::sleep;
     use tower::{Layer, ServiceExt, service_fn};
 
     use super::*;
@@ -94,23 +99,60 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_shadow_counts_the_hedges_that_the_layer_would_send_until_it_is_switched_on() {
+        let attempts = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&attempts);
+        // Every hundredth request is slow.
+        let service = service_fn(move |_: Request<Body>| {
+            let number = count.fetch_add(1, Relaxed);
+            async move {
+                let slow = number % 100 == 99;
+                sleep(Duration::from_millis(if slow { 500 } else { 10 })).await;
+                Ok::<_, Infallible>(Response::new(Body::default()))
+            }
+        });
+        let layer = shadow_hedge().unwrap();
+        let client = layer.layer(service);
+        let send = async || {
+            let request = Request::new(Body::default());
+            client.clone().oneshot(request).await.unwrap();
+        };
+        for _ in 0..1000 {
+            send().await;
+        }
+        let counts = layer.handle().counts();
+        assert!(counts.shadowed > 0 && counts.hedges == 0, "{counts:?}");
+        assert_eq!(attempts.load(Relaxed), 1000);
+
+        layer.handle().set_mode(Mode::On);
+        for _ in 0..1000 {
+            send().await;
+        }
+        let hedges = layer.handle().counts().hedges;
+        assert!(hedges > 0);
+        assert_eq!(attempts.load(Relaxed), 2000 + hedges);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_limit_in_shadow_mode_allows_every_request_and_counts_rejections() {
         let would_reject = Arc::new(WouldReject::default());
         let hello = service_fn(async |_: Request<Body>| {
             Ok::<_, Infallible>(Response::new(Body::default()))
         });
-        let service = shadow_limit(&would_reject).unwrap().layer(hello);
-        for _ in 0..100 {
-            let request = Request::builder()
-                .header("x-api-key", "ada")
-                .body(Body::default())
-                .unwrap();
-            assert_eq!(
-                service.clone().oneshot(request).await.unwrap().status(),
-                200
-            );
+        for (mode, allowed) in [(Mode::Shadow, 100), (Mode::On, 60)] {
+            let service = limit(mode, &would_reject).unwrap().layer(hello);
+            let mut successes = 0;
+            for _ in 0..100 {
+                let request = Request::builder()
+                    .header("x-api-key", "ada")
+                    .body(Body::default())
+                    .unwrap();
+                let response = service.clone().oneshot(request).await.unwrap();
+                successes += usize::from(response.status().is_success());
+            }
+            assert_eq!(successes, allowed, "{mode:?}");
+            // The enforced limit reports other events.
+            assert_eq!(would_reject.count(), 40, "{mode:?}");
         }
-        assert_eq!(would_reject.count(), 40);
-        assert_eq!(shadow_hedge().unwrap().handle().mode(), Mode::Shadow);
     }
 }
