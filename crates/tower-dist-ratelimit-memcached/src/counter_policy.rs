@@ -49,7 +49,7 @@ impl CounterPolicy {
         let (windows, letter) = match algorithm {
             Algorithm::FixedWindowFromFirstRequest => {
                 let seconds = window.as_secs();
-                // The server's clock counts whole seconds, so it cannot separate shorter windows.
+                // The server expires items in whole seconds, so a counter needs a window of whole seconds, at least 2.
                 let fits =
                     window.subsec_nanos() == 0 && seconds >= 2 && window < LONGEST_FROM_FIRST;
                 if !fits {

@@ -119,11 +119,12 @@ impl Backoff {
         self
     }
 
-    /// The seed of the jitter. The same seed gives the same delays.
+    /// The seed of the jitter. Two schedules with the same seed have the same delays. In a retry layer each call has a
+    /// sequence of delays of its own: the seed determines the first call's sequence, the second call's, and so on.
     ///
     /// # Default
     ///
-    /// A random seed. Each call of a retry layer has its own sequence of delays, even if a seed is set.
+    /// A random seed.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);

@@ -33,8 +33,8 @@ use super::record::Item;
 ///
 /// # Cost
 ///
-/// Nothing until a layer records the body. Then each frame takes a lock. The record takes an allocation, its list of
-/// frames a few as it grows, and a second reader about three more.
+/// Nothing until a layer records the body. Then each frame takes a lock. The record allocates once, its list of frames
+/// allocates as it grows, and a second reader allocates about three times.
 pub struct ReplayBody<S: Body>(Inner<S>);
 
 enum Inner<S: Body> {

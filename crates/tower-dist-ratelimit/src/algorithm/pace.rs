@@ -21,7 +21,7 @@ pub(crate) struct Pace {
     nanos_per_unit: Ratio,
 }
 
-/// An instant in the units of one pace.
+/// An instant: the clock's nanoseconds, and the units that one pace gains until then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(super) nanos: u64,

@@ -21,8 +21,8 @@ const SEGMENTS: usize = (u32::BITS - PLACE_BITS) as usize;
 ///
 /// Equal sets are registered once. So a service that rebuilds unchanged limits keeps its counts and uses no more
 /// memory, however often it rebuilds them. Sets are equal if their policies have the same names, quotas, algorithms,
-/// [`dynamic_quotas`](Policy::dynamic_quotas) and [`colocate`](Policy::colocate) settings, in the same order. Another
-/// set is added, and stays until the registry is dropped.
+/// [`dynamic_quotas`](Policy::dynamic_quotas) and [`colocate`](Policy::colocate) settings, in the same order. A set
+/// that differs from all registered sets is added, and stays until the registry is dropped.
 ///
 /// A look-up takes no lock, so adding a set delays no decision.
 ///
