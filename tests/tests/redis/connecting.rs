@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use tests::servers::{Redis as Server, Resp, Sentinels, free_port};
+use tests::servers::{Redis as Server, Resp, Sentinels, free_port, free_port_of_a_node};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -57,7 +57,11 @@ async fn a_wrong_password_or_user_is_said_at_connect_and_the_right_one_is_taken(
     let clients = control.call(&["CLIENT", "LIST"]).unwrap().text();
     assert!(clients.contains("user=open"), "{clients}");
     let error = error(&format!("redis://:right@127.0.0.1:{port}/99")).await;
-    assert!(error.contains("DB index"), "{error}");
+    let says = format!("127.0.0.1:{port}: answers with an error: ");
+    assert!(
+        error.starts_with(&says) && error.contains("DB index"),
+        "{error}"
+    );
 }
 
 /// A server of this version that answers each script with two numbers, and then closes the connection.
@@ -116,7 +120,8 @@ async fn a_server_of_another_kind_than_the_url_names_is_an_error() {
     let mut set = set.await.unwrap();
     let sentinel = set.url().replace("redis-sentinel", "redis");
     let sentinel = error(sentinel.trim_end_matches(&format!("/{}", Sentinels::NAME))).await;
-    assert!(sentinel.contains("is a sentinel"), "{sentinel}");
+    let says = ": is a sentinel, which needs a URL of redis-sentinel://";
+    assert!(sentinel.ends_with(says), "{sentinel}");
     let server = set.servers_mut()[0].url();
     let none = error(&(server.replace("redis", "redis-sentinel") + "/limits")).await;
     assert!(none.contains("unknown command"), "{none}");
@@ -251,5 +256,16 @@ async fn root_certificates_for_a_connection_that_is_not_encrypted_are_an_error()
     let server = Server::start();
     let builder = Redis::builder(&server.url()).root_certificates("any");
     let error = builder.connect().await.unwrap_err().to_string();
-    assert!(error.contains("rediss://"), "{error}");
+    let says =
+        "root_certificates: are set, but the URL is not one of rediss://, and nothing is encrypted";
+    assert_eq!(error, says);
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster_without_slots_is_an_error_that_says_so() {
+    let on = ["--cluster-enabled", "yes"];
+    let server = Server::on(free_port_of_a_node, &on);
+    let url = server.url().replace("redis://", "redis-cluster://");
+    let says = format!("127.0.0.1:{}: has no slots of a Cluster", server.port());
+    assert_eq!(error(&url).await, says);
 }

@@ -230,6 +230,26 @@ async fn a_closed_connection_is_noticed_without_a_request() {
 }
 
 #[tokio::test]
+async fn the_error_while_a_frozen_server_is_connected_to_again_names_the_timeout() {
+    let server = Server::start();
+    let limit = Duration::from_millis(200);
+    let builder = Redis::builder(&server.url()).answer_timeout(limit);
+    let redis = builder.connect_timeout(limit).connect().await.unwrap();
+    let set = Set::new(&redis, &policy());
+    set.one("k").await.unwrap();
+    server.freeze();
+    let says = "the rate limit's backend did not decide: no connection to Redis: \
+                connecting again: no answer within 200ms";
+    until("the timeout of a connection", || async {
+        let error = set.one("k").await.unwrap_err().to_string();
+        (error == says).then_some(())
+    })
+    .await;
+    server.thaw();
+    resumes(&set).await;
+}
+
+#[tokio::test]
 async fn a_server_that_sent_no_answer_or_garbage_is_used_soon_after_it_recovers() {
     let (_server, proxy, set) = behind_a_proxy().await;
     let garbage: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\r\n";

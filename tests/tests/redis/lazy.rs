@@ -89,6 +89,16 @@ async fn the_error_until_the_first_connection_names_the_reason() {
 }
 
 #[tokio::test]
+async fn the_error_before_the_first_answer_of_a_cluster_says_that_no_owner_is_known() {
+    let redis = lazy(&format!("redis-cluster://127.0.0.1:{}", free_port()));
+    let set = Set::new(&redis, &[Policy::new("p", Quota::per_hour(1))]);
+    let error = set.one("k").await.unwrap_err().to_string();
+    let says = "the rate limit's backend did not decide: no connection to Redis: \
+                the owners of the slots are not known yet";
+    assert_eq!(error, says);
+}
+
+#[tokio::test]
 async fn connect_lazy_reports_invalid_settings_immediately() {
     let error = |built: Result<Redis, ConnectError>| built.unwrap_err().to_string();
     let malformed = error(Redis::connect_lazy("localhost:6379"));

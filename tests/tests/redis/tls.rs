@@ -191,3 +191,42 @@ async fn reading_the_certificates_of_the_system_blocks_no_other_task() {
         .unwrap();
     assert!(child.status.success(), "{child:?}");
 }
+
+/// Runs in its own process, whose system has no certificates.
+#[tokio::test]
+async fn a_system_without_certificates_is_an_error_that_says_so() {
+    const NAME: &str = "tls::a_system_without_certificates_is_an_error_that_says_so";
+    const URL: &str = "A_SERVER_WITH_TLS";
+    if let Ok(url) = std::env::var(URL) {
+        let error = Redis::connect(&url).await.unwrap_err().to_string();
+        assert_eq!(error, "TLS: there is no root certificate to trust");
+        return;
+    }
+    let server = server(&authority("ours"), &["--port", "0"]);
+    let dir = TempDir::new().unwrap();
+    let empty = dir.path().join("certificates");
+    std::fs::write(&empty, "").unwrap();
+    let child = std::process::Command::new("timeout")
+        .arg("30")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", NAME])
+        .env("SSL_CERT_FILE", &empty)
+        .env_remove("SSL_CERT_DIR")
+        .env(URL, format!("rediss://127.0.0.1:{}", server.port()))
+        .output()
+        .unwrap();
+    assert!(child.status.success(), "{child:?}");
+}
+
+/// The system resolves this short form of `127.0.0.1`.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_host_that_no_certificate_can_name_is_an_error_that_says_so() {
+    let ours = authority("ours");
+    let server = server(&ours, &["--port", "0"]);
+    let host = format!("127.1:{}", server.port());
+    let builder = Redis::builder(&format!("rediss://{host}")).root_certificates(ours.pem());
+    let error = builder.connect().await.unwrap_err().to_string();
+    let says = format!("{host}: cannot be the name in a certificate: ");
+    assert!(error.starts_with(&says), "{error}");
+}
