@@ -82,7 +82,15 @@ async fn a_limit_that_memcached_cannot_count_is_rejected_when_it_is_built() {
     assert_eq!(error.bound(), "at most 4000");
     let policy = Policy::new("p", Quota::per_second(1 << 49)).fixed_window();
     let error = memcached.register(&[policy]).unwrap_err();
-    assert_eq!((error.field(), error.policy()), ("limit", Some("p")));
+    let says = "policy \"p\": limit is 562949953421312, \
+                but must be at most 4294967295 in a fixed window of 1s";
+    assert_eq!(error.to_string(), says);
+    let month = Quota::new(1 << 49, 720 * HOUR);
+    let policy = Policy::new("p", month).fixed_window();
+    let error = memcached.register(&[policy]).unwrap_err();
+    let says = "policy \"p\": limit is 562949953421312, \
+                but must be at most 281474976710656 with fixed windows on Memcached";
+    assert_eq!(error.to_string(), says);
 }
 
 #[tokio::test]

@@ -14,31 +14,35 @@ use crate::support::{Set, answered, connect, limiter};
 async fn quotas_that_doubles_cannot_count_are_build_errors() {
     let server = Server::start();
     let redis = connect(&server.url()).await;
-    for (policy, field) in [
-        (Policy::new("p", Quota::per_day(999_983)), "burst"),
+    for (policy, says) in [
+        (
+            Policy::new("p", Quota::per_day(999_983)),
+            "burst is 999983, but must be at most 52124 with 999983 tokens per 86400s on Redis, \
+             which counts in parts of a token and exactly up to 2^52",
+        ),
+        (
+            Policy::new("p", Quota::per_second((1 << 53) + 1).burst(1)),
+            "limit is 9007199254740993, but must be at most 4503599627370496 on Redis",
+        ),
         (
             Policy::new("p", Quota::per_second(1 << 53)).fixed_window(),
-            "limit",
+            "limit is 9007199254740992, but must be at most 99999999999999",
         ),
         (
             Policy::new("p", Quota::new(1, Duration::from_micros(10))).fixed_window(),
-            "window",
+            "window is 10µs, but must be at least 1ms on Redis",
         ),
         (
             Policy::new("p", Quota::new(1, Duration::from_nanos(1_001))),
-            "window",
+            "window is 1.001µs, but must be whole microseconds on Redis, whose clock counts those",
         ),
         (
             Policy::new("p", Quota::per_second(1)).leaky_queue(Duration::from_secs(10_000_000_000)),
-            "max_wait",
+            "max_wait is 10000000000s, but must be at most 4503599626.370496s with this quota on Redis",
         ),
     ] {
         let error = redis.register(&[policy]).unwrap_err();
-        assert_eq!(
-            (error.field(), error.policy()),
-            (field, Some("p")),
-            "{error}"
-        );
+        assert_eq!(error.to_string(), format!("policy \"p\": {says}"));
     }
 }
 

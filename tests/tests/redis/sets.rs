@@ -143,5 +143,8 @@ async fn concurrent_calls_for_different_subsets_are_kept_apart() {
         assert_eq!(said, *left);
     }
     let twice = charges(&[1, 1], "k", 1);
-    assert!(answered(redis.acquire(&twice, &mut [])).await.is_err());
+    let error = answered(redis.acquire(&twice, &mut [])).await.unwrap_err();
+    let says = "the rate limit's backend did not decide: \
+                charges to policies of several sets, or several charges to one policy";
+    assert_eq!(error.to_string(), says);
 }
