@@ -36,7 +36,8 @@ async fn connect_reports_an_unreachable_server_and_invalid_settings() {
 async fn a_server_without_the_needed_commands_is_rejected_with_the_reason() {
     let without_cas = Server::with(&["-C"]);
     let error_of = error(&without_cas.url()).await;
-    assert!(error_of.contains("compare and swap"), "{error_of}");
+    let says = ": does not compare and swap: it was started with -C";
+    assert!(error_of.ends_with(says), "{error_of}");
     for (version, says) in [
         (
             "VERSION 1.5.22\r\n",
@@ -63,8 +64,19 @@ async fn a_server_without_the_needed_commands_is_rejected_with_the_reason() {
         "version\r\n" => greeting(asked),
         _ => Some(b"ERROR\r\n".to_vec()),
     });
-    let error = error(&url.await).await;
-    assert!(error.contains("does not keep anything: ERROR"), "{error}");
+    let message = error(&url.await).await;
+    assert!(
+        message.ends_with(": does not keep anything: ERROR"),
+        "{message}"
+    );
+    // The server has meta commands, but its answers have no versions.
+    let url = stub(|asked| match asked {
+        probe if probe.starts_with("mg rl:probe ") => Some(b"VA 1 O2\r\n1\r\n".to_vec()),
+        asked => greeting(asked),
+    });
+    let message = error(&url.await).await;
+    let says = ": does not answer meta commands as Memcached does";
+    assert!(message.ends_with(says), "{message}");
 }
 
 #[tokio::test]
@@ -79,15 +91,18 @@ async fn a_server_that_does_not_answer_fails_after_the_connect_timeout() {
 
 #[tokio::test]
 async fn an_answer_to_another_command_ends_the_connection_and_decides_no_request() {
-    for answer in [
+    for (answer, says) in [
         // Answers to another command, to no open command, and to an invalid command.
-        "VA 1 O4000000000\r\n1\r\n",
-        "VA 1\r\n1\r\n",
-        "HD\r\nHD\r\n",
-        "VA 9999999999 O1\r\n",
-        "VERSION 1.6.18\r\n",
-        "CLIENT_ERROR bad command line format\r\n",
-        "\0\r\n",
+        ("VA 1 O4000000000\r\n1\r\n", "an answer to another command"),
+        ("VA 1\r\n1\r\n", "an answer to another command"),
+        ("HD\r\nHD\r\n", "an answer to another command"),
+        ("VA 9999999999 O1\r\n", "a value of 9999999999 bytes"),
+        ("VERSION 1.6.18\r\n", "an answer to another command"),
+        (
+            "CLIENT_ERROR bad command line format\r\n",
+            "CLIENT_ERROR bad command line format",
+        ),
+        ("\0\r\n", "the server does not speak the protocol: \"\\0\""),
     ] {
         let url = stub(move |asked| greeting(asked).or(Some(answer.as_bytes().to_vec()))).await;
         let set = Set::new(
@@ -95,9 +110,34 @@ async fn an_answer_to_another_command_ends_the_connection_and_decides_no_request
             &[Policy::new("p", Quota::per_hour(5)).fixed_window()],
         );
         let error = set.take("k", 1).await.unwrap_err().to_string();
-        let said = error.contains("does not speak the protocol") || error.contains("CLIENT_ERROR");
-        assert!(said, "{answer:?}: {error}");
+        assert!(error.ends_with(&format!(": {says}")), "{answer:?}: {error}");
     }
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_closes_fails_its_requests_with_that_reason() {
+    let url = stub(greeting).await;
+    let policy = Policy::new("p", Quota::per_hour(5)).fixed_window();
+    let set = Set::new(&connect(&url).await, &[policy]);
+    let error = set.take("k", 1).await.unwrap_err().to_string();
+    let says = "the rate limit's backend did not decide: no connection to Memcached: \
+                the connection was closed";
+    assert_eq!(error, says);
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_fit_a_write_fails_the_request_and_says_so() {
+    let values = |asked: &str| {
+        greeting(asked).or_else(|| match &asked[..2] {
+            "ms" => Some(format!("VA 1 O{}\r\n1\r\n", opaque(asked)).into_bytes()),
+            _ => Some(format!("EN O{}\r\n", opaque(asked)).into_bytes()),
+        })
+    };
+    let policy = Policy::new("p", Quota::per_hour(5));
+    let set = Set::new(&connect(&stub(values).await).await, &[policy]);
+    let error = set.take("k", 1).await.unwrap_err().to_string();
+    let says = "the rate limit's backend did not decide: the answer Value does not fit a write";
+    assert_eq!(error, says);
 }
 
 #[tokio::test]

@@ -99,6 +99,22 @@ async fn a_counter_without_an_expiry_is_replaced_by_one_that_expires() {
     assert_eq!(told(task).await.unwrap().granted, 5);
 }
 
+#[tokio::test]
+async fn a_foreign_value_that_returns_after_each_deletion_fails_the_charge_with_a_message_about_it()
+{
+    let (mut wire, task) = asking(5);
+    for _ in 0..5 {
+        wire.answer(" D5 ", "VA", "5", " t-1 c8").await;
+        wire.answer("mg ", "VA", "5", " t-1 c9").await;
+        wire.answer("md ", "HD", "", "").await;
+    }
+    let failure = told(task).await.unwrap_err();
+    assert!(failure.is_busy());
+    let says =
+        "the rate limit's backend did not decide: a foreign value is kept where a limit counts";
+    assert_eq!(failure.to_string(), says);
+}
+
 /// The version limits the refund to this window.
 #[tokio::test]
 async fn a_rejected_charge_stays_if_the_server_does_not_report_the_version() {
