@@ -5,7 +5,10 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::time::Instant;
 use tower::Layer;
-use tower_dist_ratelimit::{FailureMode, Policy, RateLimitLayer, backend::Backend};
+use tower_dist_ratelimit::{
+    BuildError, Decision, FailureMode, Limiter, Policy, RateLimitLayer,
+    backend::{Answer, Backend, BackendError, BoxFuture, Charge, PolicyId},
+};
 
 use crate::support::{Broken, Probe, Remote, field, get, send, slow};
 
@@ -80,4 +83,40 @@ async fn a_failing_backend_can_be_ignored() {
         assert_eq!(send(&mut service, get()).await.status(), StatusCode::OK);
     }
     assert_eq!((probe.calls(), probe.clones()), (3, 0), "called in place");
+}
+
+/// A backend that answers later, and yet claims to be local.
+struct Mistaken(Remote);
+
+impl Backend for Mistaken {
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        self.0.register(policies)
+    }
+
+    fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
+        self.0.acquire(charges, out)
+    }
+
+    fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
+        self.0.settle(charges, delta)
+    }
+
+    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        self.0.reset(policy, key)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_answers_later_but_claims_to_be_local_fails_with_that_reason() {
+    let backend = Mistaken(Remote::after(Duration::from_millis(3)));
+    let limiter = Limiter::builder(backend, Policy::new("all", slow(1)));
+    let limiter = limiter.failure_mode(FailureMode::Closed).build().unwrap();
+    let error = limiter.check("k").await.unwrap_err();
+    let says =
+        "the rate limit's backend did not decide: the backend is not remote, but answers later";
+    assert_eq!(error.to_string(), says);
 }
