@@ -291,18 +291,19 @@ async fn malformed_requests_are_invalid_arguments() {
         domain: String::new(),
         ..request(vec![user("ada")])
     };
-    for (request, field) in [
-        (no_domain, "domain"),
-        (request(vec![]), "descriptors"),
-        (request(vec![Descriptor::default()]), "descriptors"),
+    let incomplete = "descriptors: each needs entries, and each entry a key";
+    for (request, says) in [
+        (no_domain, "domain: must not be empty"),
+        (request(vec![]), "descriptors: must not be empty"),
+        (request(vec![Descriptor::default()]), incomplete),
         (
             request(vec![user("ada"), descriptor(&[("", "ada")])]),
-            "descriptors",
+            incomplete,
         ),
     ] {
         let status = service.call(request).await.unwrap_err();
         assert_eq!(status.code(), tonic::Code::InvalidArgument);
-        assert!(status.message().contains(field), "{status}");
+        assert_eq!(status.message(), says);
     }
     assert_eq!(service.one(user("ada")).await, (Code::Ok, 2));
 }
@@ -406,7 +407,16 @@ fn errors_in_the_configuration_name_the_line_and_the_field() {
             4,
             "unknown field `ratelimit`",
         ),
-        ("domain: a\ndescriptors:\n- key: a\n- key: a", 3, "key `a`"),
+        (
+            "domain: a\ndescriptors:\n- key: a\n- key: a",
+            3,
+            "the descriptor with key `a` and value `` is there twice",
+        ),
+        (
+            "domain: a\ndescriptors:\n- key: a\n  value: b\n- key: a\n  value: b",
+            3,
+            "the descriptor with key `a` and value `b` is there twice",
+        ),
         (
             "domain: a\ndescriptors:\n- key: a\n  rate_limit:\n    unit: fortnight",
             5,
@@ -415,12 +425,12 @@ fn errors_in_the_configuration_name_the_line_and_the_field() {
         (
             "domain: a\ndescriptors:\n- key: a\n  rate_limit:\n    unit: day",
             5,
-            "`requests_per_unit`",
+            "missing field `requests_per_unit`",
         ),
         (
             "domain: a\ndescriptors:\n- key: a\n  rate_limit:\n    requests_per_unit: 1",
             5,
-            "`unit`",
+            "missing field `unit`",
         ),
         (
             "domain: a\ndescriptors:\n- key: a\n  rate_limit:\n    unit: day\n    requests_per_unit: -1",
@@ -458,7 +468,7 @@ fn a_domain_comes_from_one_file() {
     assert!(config::load(&paths[..1]).unwrap().contains_key("shop"));
     let error = config::load(&paths).unwrap_err().to_string();
     assert!(
-        error.contains("b.yaml") && error.contains("`shop`"),
+        error.contains("b.yaml") && error.ends_with("another file has the domain `shop`"),
         "{error}"
     );
     let error = config::load(&[dir.path().join("none")])

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::client::{get, send, text};
-use crate::process::{Gateway, MACHINE};
+use crate::process::{Gateway, MACHINE, unused_addr};
 
 /// A gateway with traffic, and the URL of its page.
 struct Page {
@@ -253,7 +253,7 @@ async fn layers_that_start_off_can_be_switched_on_and_bare_has_no_layers_to_swit
     for layer in ["limit", "retry", "hedge"] {
         let (status, text) = page.post(&page.url, json!({ layer: "on" })).await;
         assert_eq!(status, StatusCode::CONFLICT, "{text}");
-        assert!(text.contains("--bare"), "{text}");
+        assert_eq!(text, "start the gateway without --bare to use the layers\n");
     }
 }
 
@@ -355,8 +355,9 @@ async fn the_gateway_decides_locally_while_its_redis_server_is_killed_or_frozen(
 async fn switches_accept_requests_of_the_page_only() {
     let page = Page::open(&[]);
     let off = json!({ "hedge": "off" });
-    let (status, _) = page.post("http://evil.example", off.clone()).await;
+    let (status, body) = page.post("http://evil.example", off.clone()).await;
     assert_eq!(status, StatusCode::FORBIDDEN);
+    assert_eq!(body, "only this page may use its switches\n");
     // Without an origin.
     let request =
         Request::post(format!("{}/switch", page.url)).header("content-type", "application/json");
@@ -372,16 +373,28 @@ async fn switches_accept_requests_of_the_page_only() {
     );
     // A site that points its own name at this machine.
     let request = Request::get(&page.url).header("host", "evil.example");
-    assert_eq!(send(request, "").await.status(), StatusCode::FORBIDDEN);
+    let response = send(request, "").await;
+    assert_eq!(response.status(), StatusCode::FORBIDDEN);
+    let body = text(response).await;
+    assert_eq!(body, "open this page by its IP address or as localhost\n");
     let (status, text) = page.post(&page.url, json!({ "hedge": "sideways" })).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{text}");
     let (status, text) = page.post(&page.url, json!({ "redis": "kill" })).await;
-    assert!(
-        status == StatusCode::CONFLICT && text.contains("--backend redis"),
-        "{text}"
-    );
+    assert_eq!(status, StatusCode::CONFLICT);
+    let says = "start the gateway with --backend redis, without a URL\n";
+    assert_eq!(text, says);
     let state = page.until("any state", |_| true).await;
     assert_eq!(state["modes"]["hedge"], "on");
+}
+
+#[tokio::test]
+async fn the_faults_are_those_of_the_built_in_upstream_only() {
+    let upstream = format!("http://{}", unused_addr());
+    let page = Page::open_only(&["--upstream", &upstream]);
+    let fault = json!({ "fault": { "fault": "slow-replica", "on": true } });
+    let (status, text) = page.post(&page.url, fault).await;
+    assert_eq!(status, StatusCode::CONFLICT, "{text}");
+    assert_eq!(text, "the gateway forwards to your own upstream\n");
 }
 
 #[tokio::test]
@@ -389,7 +402,8 @@ async fn a_page_that_others_can_reach_is_a_warning_and_a_busy_address_is_no_fail
     let mut open = Gateway::logged_with_page("0.0.0.0:0");
     let line = open.log_line().await;
     assert!(
-        line.starts_with("gateway: warning: everyone who reaches 0.0.0.0:"),
+        line.starts_with("gateway: warning: everyone who reaches 0.0.0.0:")
+            && line.ends_with(" can see the traffic and switch the layers off"),
         "{line}"
     );
 
@@ -397,7 +411,8 @@ async fn a_page_that_others_can_reach_is_a_warning_and_a_busy_address_is_no_fail
     let mut gateway = Gateway::logged_with_page(&busy.local_addr().unwrap().to_string());
     let line = gateway.log_line().await;
     assert!(
-        line.starts_with("gateway: no live page: cannot listen on"),
+        line.starts_with("gateway: no live page: cannot listen on")
+            && line.ends_with("; --admin chooses another address, or off"),
         "{line}"
     );
     assert_eq!(

@@ -123,10 +123,18 @@ async fn a_store_that_cannot_be_used_is_named_on_stderr() {
     let clusters = format!("redis-cluster://127.0.0.1:{}", server.port());
     let memcached = Memcached::start();
     let other = format!("redis://127.0.0.1:{}", memcached.port());
+    // Memcached closes a connection that begins with TLS. A Redis server without TLS waits for the end of the line.
+    let encrypted = other.replace("redis://", "rediss://");
     for (url, code, reason) in [
         (&*locked, 1, "does not accept this user or password"),
         (&clusters, 1, "--backend: "),
         (&other, 1, "does not speak Redis's protocol"),
+        (
+            &encrypted,
+            1,
+            "; rediss:// is for a server that encrypts, with a certificate that this machine trusts; \
+             for one that does not encrypt it is redis://\n",
+        ),
         ("redis://", 1, "must name a host"),
         ("redis-sentinel://a", 1, "must name the primary"),
         (
@@ -272,7 +280,9 @@ async fn while_the_store_is_down_each_gateway_admits_its_share_and_logs_it_once(
     let opened = gateway.log_line().await;
     assert!(
         opened.starts_with("gateway: the rate limit's backend did not decide: ")
-            && opened.ends_with("this gateway decides locally, with a share of 1/4 of every limit"),
+            && opened.ends_with(
+                "; circuit opened: this gateway decides locally, with a share of 1/4 of every limit"
+            ),
         "{opened}"
     );
 

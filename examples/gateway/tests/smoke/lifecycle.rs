@@ -31,9 +31,19 @@ async fn a_bad_option_is_named_with_the_way_to_the_help() {
             &["--listen", "nowhere"][..],
             "invalid value 'nowhere' for '--listen",
         ),
-        (&["--upstream", "https://a"], "only http://"),
+        (
+            &["--upstream", "https://a"],
+            "https is not supported, only http:// upstreams are",
+        ),
         (&["--upstream", "a:b:c"], "--upstream"),
-        (&["--upstream", "http://"], "expected http://host"),
+        (
+            &["--upstream", "http://"],
+            "expected http://host or http://host:port",
+        ),
+        (
+            &["--admin", "nowhere"],
+            "expected an address such as 127.0.0.1:3001, or off",
+        ),
         (&["--profile", "good"], "possible values: default, tail"),
         (&["--frobnicate"], "'--frobnicate'"),
         (&["--hedge-at", "0"], "from 1 to 3600000"),

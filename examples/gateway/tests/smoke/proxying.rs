@@ -172,7 +172,7 @@ async fn connect_and_upgrade_are_501() {
         let answer = raw(gateway.addr, request).await;
         assert!(answer.starts_with("HTTP/1.1 501 "), "{answer}");
         assert!(
-            answer.contains("neither CONNECT nor protocol upgrades"),
+            answer.contains("this gateway forwards neither CONNECT nor protocol upgrades"),
             "{answer}"
         );
     }
@@ -182,7 +182,8 @@ async fn connect_and_upgrade_are_501() {
 async fn an_unreachable_upstream_is_502() {
     let gateway = Gateway::before(unused_addr(), &[]);
     let response = get(format!("http://{}/", gateway.addr)).await;
-    assert_problem(response, StatusCode::BAD_GATEWAY, "refused").await;
+    let reason = "no answer from the upstream: ";
+    assert_problem(response, StatusCode::BAD_GATEWAY, reason).await;
 }
 
 #[tokio::test]
@@ -190,7 +191,33 @@ async fn a_silent_upstream_is_504() {
     let upstream = serve(Router::new().fallback(std::future::pending::<()>)).await;
     let gateway = Gateway::before(upstream, &["--attempt-timeout", "50"]);
     let response = get(format!("http://{}/", gateway.addr)).await;
-    assert_problem(response, StatusCode::GATEWAY_TIMEOUT, "in time").await;
+    assert_problem(
+        response,
+        StatusCode::GATEWAY_TIMEOUT,
+        "the upstream did not answer in time",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn an_upstream_that_switches_protocols_unasked_is_502() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let upstream = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let _ = socket.read(&mut [0; 4096]).await;
+            let answer =
+                "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+            let _ = socket.write_all(answer.as_bytes()).await;
+        }
+    });
+    let gateway = Gateway::before(upstream, &[]);
+    let response = get(format!("http://{}/", gateway.addr)).await;
+    let reason = "the upstream switched protocols unasked";
+    assert_problem(response, StatusCode::BAD_GATEWAY, reason).await;
 }
 
 /// Each attempt may take an hour.
@@ -201,7 +228,12 @@ async fn a_request_that_takes_longer_than_the_deadline_is_504() {
     let args = [&patient[..], &["--deadline", "50"]].concat();
     let gateway = Gateway::before(upstream, &args);
     let response = get(format!("http://{}/", gateway.addr)).await;
-    assert_problem(response, StatusCode::GATEWAY_TIMEOUT, "in time").await;
+    assert_problem(
+        response,
+        StatusCode::GATEWAY_TIMEOUT,
+        "the upstream did not answer in time",
+    )
+    .await;
 }
 
 /// If a message has both, the encoding counts.
