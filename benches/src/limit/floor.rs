@@ -23,8 +23,8 @@ pub(crate) const PROBLEM: &str = r#"{"type":"https://iana.org/assignments/http-p
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// A service that looks up the client's key, decides with governor and sends the same bytes as our layer. The key is the
-/// header's value itself, so it is not copied.
+/// A service that looks up the client's key, decides with governor and sends the same bytes as our layer. The key is
+/// the header's value itself, so it is not copied.
 pub(crate) fn floor<S>(
     quota: Quota,
     with_fields: bool,

@@ -7,8 +7,8 @@ use crate::{Attempt, Budget, HedgeOverride, RetryOverride};
 
 /// Decides whether a request of your own type may be resent.
 ///
-/// The layer no longer has the request when the outcome arrives. So the rule extracts a [`Context`](Self::Context) before
-/// the request is sent, and [`Classify`] receives that context with the outcome.
+/// The layer no longer has the request when the outcome arrives. So the rule extracts a [`Context`](Self::Context)
+/// before the request is sent, and [`Classify`] receives that context with the outcome.
 pub trait RequestRule<Req> {
     /// The facts that the rule keeps about a request in flight.
     type Context;

@@ -89,8 +89,8 @@ pub trait Observer: Send + Sync + 'static {
         None
     }
 
-    /// Whether the observer reads the request's method, path and authority from [`CallInfo`]. If not, the layer does not
-    /// copy them.
+    /// Whether the observer reads the request's method, path and authority from [`CallInfo`]. If not, the layer does
+    /// not copy them.
     ///
     /// # Default
     ///

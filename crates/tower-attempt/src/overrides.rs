@@ -4,11 +4,12 @@ use crate::Deadline;
 
 /// Settings of one request that replace settings of a retry layer, in the extensions of an HTTP or gRPC request.
 ///
-/// Settings that the override leaves out keep the layer's values. An override never makes a request safe to resend. It never
-/// changes the budget or the layer's [`Mode`](https://docs.rs/tower-jitter-retry/latest/tower_jitter_retry/enum.Mode.html).
+/// Settings that the override leaves out keep the layer's values. An override never makes a request safe to resend. It
+/// never changes the budget or the layer's
+/// [`Mode`](https://docs.rs/tower-jitter-retry/latest/tower_jitter_retry/enum.Mode.html).
 ///
-/// The override applies to every retry layer that the request passes, because copies for further attempts carry the same
-/// extensions. Its `max_attempts` bounds the retry layers of one task together. A layer in another task, such as
+/// The override applies to every retry layer that the request passes, because copies for further attempts carry the
+/// same extensions. Its `max_attempts` bounds the retry layers of one task together. A layer in another task, such as
 /// behind tower's `Buffer`, can add attempts.
 ///
 /// `reqwest::Request` keeps its extensions private, so an override cannot reach a layer over reqwest's own requests.
@@ -83,9 +84,9 @@ impl RetryOverride {
 
     /// The instant at which the caller stops waiting. No retry is scheduled for this instant or later.
     ///
-    /// This deadline replaces the layer's `retry_until` and `deadline`. In a layer with an `attempt_timeout`, a `deadline`
-    /// or an `on_timeout` it also ends the call. [`Deadline::NEVER`] removes `retry_until` and `deadline`, but not an
-    /// `attempt_timeout`. A `grpc-timeout` may end the call earlier.
+    /// This deadline replaces the layer's `retry_until` and `deadline`. In a layer with an `attempt_timeout`, a
+    /// `deadline` or an `on_timeout` it also ends the call. [`Deadline::NEVER`] removes `retry_until` and `deadline`,
+    /// but not an `attempt_timeout`. A `grpc-timeout` may end the call earlier.
     ///
     /// Over HTTP and gRPC, hedge layers honour this deadline, too, unless the request has a [`HedgeOverride`] with a
     /// deadline.
@@ -153,8 +154,8 @@ impl HedgeOverride {
         Self::new().max_hedges(0)
     }
 
-    /// Delay between hedges: hedge k is due after k times the delay, counted from the call's start. It replaces the layer's
-    /// trigger.
+    /// Delay between hedges: hedge k is due after k times the delay, counted from the call's start. It replaces the
+    /// layer's trigger.
     ///
     /// The layer's number of hedges stays. A layer that learns a percentile learns nothing from the call.
     #[must_use]
@@ -175,7 +176,8 @@ impl HedgeOverride {
     ///
     /// # Default
     ///
-    /// For HTTP and gRPC, the deadline of the request's [`RetryOverride`], if it has one. For other requests, no deadline.
+    /// For HTTP and gRPC, the deadline of the request's [`RetryOverride`], if it has one. For other requests, no
+    /// deadline.
     #[must_use]
     pub fn deadline(mut self, deadline: Deadline) -> Self {
         self.deadline = Some(deadline);

@@ -85,8 +85,8 @@ pub trait Requests<Req>: Protocol {
     /// Returns the budget of this request's extra attempts. `None` means the layer's budget.
     fn budget<'a>(&'a self, context: &'a Self::Context) -> Option<&'a Budget>;
 
-    /// Prepares a request for its first attempt, and returns the copy for further attempts. `None` means that the request
-    /// cannot be resent.
+    /// Prepares a request for its first attempt, and returns the copy for further attempts. `None` means that the
+    /// request cannot be resent.
     fn save(&self, request: &mut Req) -> Option<Self::Saved>;
 
     /// Makes a copy for `attempt`, while more may follow. `None` means that this attempt cannot be made.

@@ -58,17 +58,19 @@ use crate::{
 /// Until the cost is taken back, another request that would fit can be rejected. The same holds while a charge reserves
 /// [more tokens](tower_dist_ratelimit::backend::Charge::up_to) than it is granted. The [deny
 /// cache](tower_dist_ratelimit::RateLimitLayerBuilder::deny_cache) extends such a rejection by up to a second. Without
-/// refunds and dynamic quotas, none of this happens if all requests have the same cost and reserve no more than their cost.
+/// refunds and dynamic quotas, none of this happens if all requests have the same cost and reserve no more than their
+/// cost.
 ///
-/// A window that the server ends may end before the cost is taken back. So the cost is taken back only from an unchanged
-/// window. If other processes change the window during 16 attempts, or if the connection is lost, the cost stays charged
-/// until the window ends. Dynamic quotas may lower or raise the limit at any time.
+/// A window that the server ends may end before the cost is taken back. So the cost is taken back only from an
+/// unchanged window. If other processes change the window during 16 attempts, or if the connection is lost, the cost
+/// stays charged until the window ends. Dynamic quotas may lower or raise the limit at any time.
 ///
 /// # Values
 ///
-/// See [`CasBackend`] for concurrent requests, lost races, sets with different keys, refunds, and the longest sliding window
-/// log. A charge that loses races is retried for the
-/// [answer timeout](crate::MemcachedBuilder::answer_timeout). If hundreds of processes charge one key concurrently, use a fixed window.
+/// See [`CasBackend`] for concurrent requests, lost races, sets with different keys, refunds, and the longest sliding
+/// window log. A charge that loses races is retried for the
+/// [answer timeout](crate::MemcachedBuilder::answer_timeout). If hundreds of processes charge one key concurrently, use
+/// a fixed window.
 ///
 /// If a refund finds a full queue or loses its races, it is retried for 5 s, as long as the connection lasts. After
 /// that it [counts](Self::lost_corrections) as lost. A policy that is in two sets, or in a set and alone, has a
@@ -78,8 +80,8 @@ use crate::{
 ///
 /// Decisions by this machine's clock need a fleet whose clocks agree. NTP keeps them within milliseconds. If the
 /// fastest clock is ahead of the slowest one by `s`, then an interval `D` admits at most the tokens that the algorithm
-/// admits in `D + s`. The machine with the slowest clock may reject requests for up to `s` too long. Fixed windows begin at
-/// multiples of their length since the start of 2020 (UTC), unless they are staggered or begin with a request.
+/// admits in `D + s`. The machine with the slowest clock may reject requests for up to `s` too long. Fixed windows
+/// begin at multiples of their length since the start of 2020 (UTC), unless they are staggered or begin with a request.
 ///
 /// After its end, a window is kept for the length of the window, at most for a minute. A process whose clock is further
 /// behind can find its window deleted. If a clock jumps back, a value admits no more than before, and a counter admits
@@ -89,18 +91,18 @@ use crate::{
 /// # Keys and values
 ///
 /// Keys are `prefix:layout:hash:policy`. For windows that this machine's clock ends, the number of the window follows.
-/// The hash is 128 bits of the BLAKE3 of the caller's key. So keys have a bounded length, are the same on every machine, and
-/// reveal a client only to a reader who can guess the caller's key. A hash replaces the name of a policy with spaces. The
-/// key of a set ends in a hash that names its policies. Each new connection writes the key `prefix:probe`, which expires
-/// after 10 s.
+/// The hash is 128 bits of the BLAKE3 of the caller's key. So keys have a bounded length, are the same on every
+/// machine, and reveal a client only to a reader who can guess the caller's key. A hash replaces the name of a policy
+/// with spaces. The key of a set ends in a hash that names its policies. Each new connection writes the key
+/// `prefix:probe`, which expires after 10 s.
 ///
 /// A counter takes 120 to 150 bytes on the server, a bucket 150 bytes, and a log up to 72 KiB. Every item expires,
 /// unless its end is after 2038. A request of zero cost writes nothing. A value that this backend did not write counts
 /// as zero and is replaced.
 ///
-/// A policy that is deployed with another limit keeps its counts, even while instances with the old limit run. If a fixed
-/// or sliding window or a log gets another length, or the policy another name or algorithm, its count starts from zero.
-/// Then all other counts of its set start from zero, too. The same happens if a policy joins or leaves the set.
+/// A policy that is deployed with another limit keeps its counts, even while instances with the old limit run. If a
+/// fixed or sliding window or a log gets another length, or the policy another name or algorithm, its count starts from
+/// zero. Then all other counts of its set start from zero, too. The same happens if a policy joins or leaves the set.
 ///
 /// A full Memcached evicts the least recently used items. Their limits then start from zero, so more requests are
 /// admitted. A flood of new keys can cause this. Provide memory for all keys that are limited at the same time, and
@@ -110,9 +112,10 @@ use crate::{
 ///
 /// # Servers
 ///
-/// `memcached://host[:port][,host[:port]..]`: up to 64 servers with Memcached 1.6.10 or later and compare-and-swap (without
-/// `-C`). Each of several servers holds a share of the keys, by rendezvous hashing of its host and port as written in the
-/// URL. So write them identically everywhere. There is no password and no encryption: keep the servers in a private network.
+/// `memcached://host[:port][,host[:port]..]`: up to 64 servers with Memcached 1.6.10 or later and compare-and-swap
+/// (without `-C`). Each of several servers holds a share of the keys, by rendezvous hashing of its host and port as
+/// written in the URL. So write them identically everywhere. There is no password and no encryption: keep the servers
+/// in a private network.
 ///
 /// # Failures
 ///
@@ -124,16 +127,16 @@ use crate::{
 /// - an answer does not come [in time](crate::MemcachedBuilder::answer_timeout);
 /// - an answer does not fit its command, or reports a wrong command.
 ///
-/// A command in flight then fails and is not retried, because it may have been charged. An unreachable server fails its own keys
-/// only, and no other server takes them over. After a restart or a flush, limits start from zero.
+/// A command in flight then fails and is not retried, because it may have been charged. An unreachable server fails its
+/// own keys only, and no other server takes them over. After a restart or a flush, limits start from zero.
 ///
 /// # Cost
 ///
 /// A backend has one task and one connection per server, which end after the last clone is dropped. A correction, and a
 /// request with several keys, takes a task. At most 8,192 such tasks run for counters, and 8,192 for values.
 ///
-/// Requests to counters do not wait for each other's answers. A value has a task while charges wait for it, and concurrent
-/// charges of a process to one value share a swap.
+/// Requests to counters do not wait for each other's answers. A value has a task while charges wait for it, and
+/// concurrent charges of a process to one value share a swap.
 ///
 /// A decision allocates its future, its command and a channel for the answer. A decision by a counter allocates its
 /// operation, too, and a rejection by a counter takes a task.

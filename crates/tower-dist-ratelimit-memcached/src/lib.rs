@@ -1,8 +1,8 @@
 //! Rate limits that a whole fleet shares, in Memcached: a backend of [`tower-dist-ratelimit`](tower_dist_ratelimit).
 //!
-//! A fixed window is usually a counter, and a request that is admitted takes one round trip. All other algorithms, and sets
-//! of policies, are values, which compare-and-swap changes in two round trips. If a request has several limits with one key,
-//! it takes tokens of all limits or of none.
+//! A fixed window is usually a counter, and a request that is admitted takes one round trip. All other algorithms, and
+//! sets of policies, are values, which compare-and-swap changes in two round trips. If a request has several limits
+//! with one key, it takes tokens of all limits or of none.
 //!
 //! ```
 //! use tower_dist_ratelimit::{Limiter, Policy, Quota, Source};
@@ -20,8 +20,8 @@
 //! }
 //! ```
 //!
-//! The backend works with one or several servers of Memcached 1.6.10 or later. See [`Memcached`] for URLs, keys and values, and the
-//! behaviour during failures.
+//! The backend works with one or several servers of Memcached 1.6.10 or later. See [`Memcached`] for URLs, keys and
+//! values, and the behaviour during failures.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -53,9 +53,9 @@ pub(super) struct Disconnect {
 }
 
 /// One connection, over which commands go out without waiting for the answers to earlier ones.
-// This crate has its own client, because no existing one suits. async-memcached and mcmc-rs lend their connection to one
-// operation at a time. memcache's experimental client for tokio takes a pooled connection for each operation. vmemcached
-// does not speak the meta protocol. mtop-client is under the GPL.
+// This crate has its own client, because no existing one suits. async-memcached and mcmc-rs lend their connection to
+// one operation at a time. memcache's experimental client for tokio takes a pooled connection for each operation.
+// vmemcached does not speak the meta protocol. mtop-client is under the GPL.
 pub(super) struct Pipeline {
     out: BytesMut,
     sent: VecDeque<InFlight>,

@@ -8,10 +8,11 @@ use super::{
     run::Run,
 };
 
-/// The arguments of a call to a script: for each row, a key and an ask per policy. An *ask* is the text of one request to
-/// one key, see [`KeyArgs`](super::call::KeyArgs).
+/// The arguments of a call to a script: for each row, a key and an ask per policy. An *ask* is the text of one request
+/// to one key, see [`KeyArgs`](super::call::KeyArgs).
 ///
-/// If all rows have the same keys, the keys are sent once. Otherwise, if all rows have the same ask, the ask is sent once.
+/// If all rows have the same keys, the keys are sent once. Otherwise, if all rows have the same ask, the ask is sent
+/// once.
 pub(super) struct Arguments<'a> {
     rows: &'a [Row],
     one_row: bool,
@@ -50,8 +51,8 @@ impl<'a> Arguments<'a> {
         rows.map(|row| row.call.script.policies.len()).sum()
     }
 
-    /// Passes each key to `each`. A policy that does not apply to a request has the key of another policy as a placeholder,
-    /// because all keys of a call must be in one slot of a Cluster. The script ignores the placeholder.
+    /// Passes each key to `each`. A policy that does not apply to a request has the key of another policy as a
+    /// placeholder, because all keys of a call must be in one slot of a Cluster. The script ignores the placeholder.
     pub(super) fn keys(&self, mut each: impl FnMut(&[u8])) {
         let mut key = Vec::with_capacity(128);
         for Row { call, .. } in self.with_keys() {

@@ -43,37 +43,38 @@ use crate::{
 ///
 /// A URL with `rediss` instead of `redis` encrypts the connection. It needs the feature `tls`.
 ///
-/// The user needs the commands `EVAL`, `EVALSHA`, `TIME`, `GET`, `MGET`, `SET` and `DEL` on the keys `prefix:*`. Sliding window
-/// logs also need `PEXPIRE`, `LLEN`, `LINDEX`, `LRANGE`, `LTRIM` and `RPUSH`. A URL with a database needs `SELECT`, and a
-/// Cluster needs `CLUSTER SLOTS` and `ASKING`. `INFO` is optional: with it a new connection checks the server's version and
-/// role.
+/// The user needs the commands `EVAL`, `EVALSHA`, `TIME`, `GET`, `MGET`, `SET` and `DEL` on the keys `prefix:*`.
+/// Sliding window logs also need `PEXPIRE`, `LLEN`, `LINDEX`, `LRANGE`, `LTRIM` and `RPUSH`. A URL with a database
+/// needs `SELECT`, and a Cluster needs `CLUSTER SLOTS` and `ASKING`. `INFO` is optional: with it a new connection
+/// checks the server's version and role.
 ///
 /// # Keys and values
 ///
-/// A key on the server is `prefix:version:{hash}:policy`. The hash is 128 bits of the BLAKE3 hash of the caller's key. So all
-/// keys of a policy have the same length, every machine computes the same key, and only a guess of the caller's key
-/// reveals the client. A key expires when its last used token is available again. The key of a
+/// A key on the server is `prefix:version:{hash}:policy`. The hash is 128 bits of the BLAKE3 hash of the caller's key.
+/// So all keys of a policy have the same length, every machine computes the same key, and only a guess of the caller's
+/// key reveals the client. A key expires when its last used token is available again. The key of a
 /// [colocated](Policy::colocate) policy is `prefix:version:{place}:policy:hash`, where `place` is the hash of the
 /// colocation's name.
 ///
 /// A rejected request writes only a changed dynamic quota, and a request of zero cost writes nothing, except after a
-/// backward jump of the clock (see below). An invalid value, or a value of another type, counts as unused and is replaced.
+/// backward jump of the clock (see below). An invalid value, or a value of another type, counts as unused and is
+/// replaced.
 ///
-/// A bucket, queue or window is a string of 18 to 50 characters, or up to 60 with dynamic quotas. Each sub-window adds at
-/// least 2 characters. A sliding window log is a list of about ten bytes per token. A correction can charge more than the
-/// limit, which leaves a debt. A log counts at most 20,000 tokens, debts included. A bucket or queue counts at least 1,024
-/// bursts, debts included, if its burst has at most 2⁴² parts of a token (see Errors).
+/// A bucket, queue or window is a string of 18 to 50 characters, or up to 60 with dynamic quotas. Each sub-window adds
+/// at least 2 characters. A sliding window log is a list of about ten bytes per token. A correction can charge more
+/// than the limit, which leaves a debt. A log counts at most 20,000 tokens, debts included. A bucket or queue counts at
+/// least 1,024 bursts, debts included, if its burst has at most 2⁴² parts of a token (see Errors).
 ///
-/// A policy that is deployed with another quota keeps its count. While instances with the old and the new quota run, all of
-/// them together admit at most the sum of both quotas. A bucket or queue that is full at the change drains as slowly as by
-/// the old quota. The count starts from zero in these cases:
+/// A policy that is deployed with another quota keeps its count. While instances with the old and the new quota run,
+/// all of them together admit at most the sum of both quotas. A bucket or queue that is full at the change drains as
+/// slowly as by the old quota. The count starts from zero in these cases:
 ///
 /// - a fixed or sliding window gets another length or number of sub-windows;
 /// - the policy gets another name, algorithm or [colocation](Policy::colocate);
 /// - a bucket or queue gets or loses [dynamic quotas](Policy::dynamic_quotas).
 ///
-/// Lua's numbers are exact up to 2⁵³, and the server's clock counts microseconds. The bounds under Errors follow from this.
-/// A [dynamic quota](Policy::dynamic_quotas) outside of these bounds is replaced by the nearest one within them.
+/// Lua's numbers are exact up to 2⁵³, and the server's clock counts microseconds. The bounds under Errors follow from
+/// this. A [dynamic quota](Policy::dynamic_quotas) outside of these bounds is replaced by the nearest one within them.
 ///
 /// # Failures
 ///
@@ -84,15 +85,17 @@ use crate::{
 /// - the connection is closed;
 /// - two consecutive calls get no answer [in time](crate::RedisBuilder::answer_timeout);
 /// - the server has become a replica;
-/// - the server rejects writes because it lost its replicas (`min-replicas-to-write`): a replica may have been promoted.
+/// - the server rejects writes because it lost its replicas (`min-replicas-to-write`): a replica may have been
+///   promoted.
 ///
 /// The calls in flight then fail. They are not retried, because the server may have charged them. When the server loses
-/// data, limits start from zero: a failover loses writes that were not replicated, and an eviction policy loses the keys
-/// it evicts. A server that is full and evicts nothing answers with errors instead.
+/// data, limits start from zero: a failover loses writes that were not replicated, and an eviction policy loses the
+/// keys it evicts. A server that is full and evicts nothing answers with errors instead.
 ///
 /// Requests never wait for a reconnect. They wait at most for their timeout, and then
-/// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. The table shows faults that last one second, with one request
-/// per millisecond and a timeout of 50 ms. In the rows in which only the backend decides, the timeout is longer.
+/// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. The table shows faults that last one second, with one
+/// request per millisecond and a timeout of 50 ms. In the rows in which only the backend decides, the timeout is
+/// longer.
 ///
 /// | fault of the server | decisions during the fault | p99 latency | longest latency | backend decides again after |
 /// |---|---|---|---|---|
@@ -111,58 +114,61 @@ use crate::{
 /// | a primary under sentinels killed | this process | 0.5 ms | 1.3 ms | 1.9 s after the election |
 ///
 /// Each number is the maximum of three runs of a debug build on two idle cores, where timers were up to 6 ms late.
-/// `tests/tests/redis/under_load.rs` prints the table. The last column varies by up to 3 s, because the pauses of the circuit
-/// breaker and between attempts to connect are random.
+/// `tests/tests/redis/under_load.rs` prints the table. The last column varies by up to 3 s, because the pauses of the
+/// circuit breaker and between attempts to connect are random.
 ///
 /// The primary's clock measures time. When this clock jumps back, a key that was written before the jump continues from
 /// its state at that write. So the jump admits no additional requests, and a full bucket or window recovers as fast as
-/// without a jump. The first decision on such a key may rewrite the key, even if the decision is a rejection. When the clock
-/// jumps forward, buckets drain and windows end early, because the jump looks like passed time.
+/// without a jump. The first decision on such a key may rewrite the key, even if the decision is a rejection. When the
+/// clock jumps forward, buckets drain and windows end early, because the jump looks like passed time.
 ///
 /// # Cluster
 ///
-/// Policies with the same caller's key are in one slot, unless one of them is colocated. One call decides on all policies in
-/// a slot. If the keys of a request are in several slots, the backend sends one call to each slot concurrently. If one slot
-/// rejects the request or fails, the backend refunds the charges to the other slots, even if the caller has left by then.
-/// A rejection by one of several slots has the source [`Source::Parts`](tower_dist_ratelimit::Source::Parts). Until a refund
-/// arrives, it can cause the rejection of another request. [`Policy::colocate`] puts policies in one slot.
+/// Policies with the same caller's key are in one slot, unless one of them is colocated. One call decides on all
+/// policies in a slot. If the keys of a request are in several slots, the backend sends one call to each slot
+/// concurrently. If one slot rejects the request or fails, the backend refunds the charges to the other slots, even if
+/// the caller has left by then. A rejection by one of several slots has the source
+/// [`Source::Parts`](tower_dist_ratelimit::Source::Parts). Until a refund arrives, it can cause the rejection of
+/// another request. [`Policy::colocate`] puts policies in one slot.
 ///
 /// A refund that finds a full queue or a moving slot is retried for 5 s while the connection lasts, and then
-/// [counted](Self::lost_corrections) as lost. A lost refund admits fewer requests, never more. A refund counts in the window
-/// in which it arrives. If the window of its charge has ended by then, the refund frees tokens of the later window.
+/// [counted](Self::lost_corrections) as lost. A lost refund admits fewer requests, never more. A refund counts in the
+/// window in which it arrives. If the window of its charge has ended by then, the refund frees tokens of the later
+/// window.
 ///
-/// The backend follows moving slots and promoted replicas. While a slot moves, its keys can be on two nodes; the backend
-/// then decides on each policy of the request separately, as if the keys were in different slots. A process can start while a
-/// primary is down. Until a replica is promoted, the backend decides only on the keys of the other primaries.
+/// The backend follows moving slots and promoted replicas. While a slot moves, its keys can be on two nodes; the
+/// backend then decides on each policy of the request separately, as if the keys were in different slots. A process can
+/// start while a primary is down. Until a replica is promoted, the backend decides only on the keys of the other
+/// primaries.
 ///
 /// While a primary is down, the backend queries the other nodes for its successor: immediately, then after pauses that
 /// double from 200 ms to 1 s, with equal jitter. Each query goes to one random connected node, and to the next node if
-/// that one does not answer. If a Cluster hides its nodes' hosts (`cluster-preferred-endpoint-type unknown-endpoint`), the
-/// backend uses the host of the node that answered.
+/// that one does not answer. If a Cluster hides its nodes' hosts (`cluster-preferred-endpoint-type unknown-endpoint`),
+/// the backend uses the host of the node that answered.
 ///
 /// # Cost
 ///
-/// A backend has one connection and one task per server, and a Cluster has one more task. The tasks end after the last handle
-/// is dropped. A correction, and a request with keys in different slots of a Cluster, also takes a task while it runs. At
-/// most 8,192 such tasks run at a time. Each decision allocates its future.
+/// A backend has one connection and one task per server, and a Cluster has one more task. The tasks end after the last
+/// handle is dropped. A correction, and a request with keys in different slots of a Cluster, also takes a task while it
+/// runs. At most 8,192 such tasks run at a time. Each decision allocates its future.
 ///
-/// Under light load each request is sent immediately. While two calls for the same policies are in flight, further requests
-/// usually wait a few milliseconds at most, and then share a call. A call carries at most 256 requests and 32 rows. A row is
-/// one request, or consecutive requests of the same cost to one key of a token or leaky bucket. A request to a token bucket
-/// takes about 6 µs of the server's time in a call of its own, 3 to 4 µs in a shared call, and 0.2 µs if many requests share
-/// a row.
+/// Under light load each request is sent immediately. While two calls for the same policies are in flight, further
+/// requests usually wait a few milliseconds at most, and then share a call. A call carries at most 256 requests and 32
+/// rows. A row is one request, or consecutive requests of the same cost to one key of a token or leaky bucket. A
+/// request to a token bucket takes about 6 µs of the server's time in a call of its own, 3 to 4 µs in a shared call,
+/// and 0.2 µs if many requests share a row.
 ///
-/// A registered set of policies stays in memory until the last handle is dropped, and takes some kilobytes per policy. An
-/// equal set is registered only once, so rebuilding unchanged limits takes no memory. The server caches at most one script
-/// per policy and one per set.
+/// A registered set of policies stays in memory until the last handle is dropped, and takes some kilobytes per policy.
+/// An equal set is registered only once, so rebuilding unchanged limits takes no memory. The server caches at most one
+/// script per policy and one per set.
 ///
 /// # Errors
 ///
 /// Building a limiter fails if the set has more than 16 policies, or if the backend cannot count one of these numbers
 /// exactly:
 ///
-/// - a burst of more than 2⁵² parts of a token, where a token has as many parts as its window has microseconds, divided by
-///   their greatest common divisor with the limit;
+/// - a burst of more than 2⁵² parts of a token, where a token has as many parts as its window has microseconds, divided
+///   by their greatest common divisor with the limit;
 /// - a burst and a `max_wait` that together have more than 2⁵² such parts;
 /// - a limit above 10¹⁴ - 1 of a fixed or sliding window, or above 10,000 of a sliding window log;
 /// - a window that is not whole microseconds;
@@ -179,11 +185,11 @@ pub struct Redis {
 impl Redis {
     /// Returns the number of corrections that were lost since the backend was created.
     ///
-    /// A correction is a charge or refund that the caller makes after a decision. It is also a refund that the backend makes
-    /// in a Cluster if one slot took tokens and another slot rejected the request or failed. A correction is lost if its
-    /// connection ends, its answer times out or is an error, or a full queue or a moving slot has blocked it for 5 s. A
-    /// lost refund can leave its tokens charged, so fewer requests are admitted. A lost extra charge can take no tokens,
-    /// so more are admitted. A correction that could not be sent at all fails immediately and is not counted.
+    /// A correction is a charge or refund that the caller makes after a decision. It is also a refund that the backend
+    /// makes in a Cluster if one slot took tokens and another slot rejected the request or failed. A correction is lost
+    /// if its connection ends, its answer times out or is an error, or a full queue or a moving slot has blocked it for
+    /// 5 s. A lost refund can leave its tokens charged, so fewer requests are admitted. A lost extra charge can take no
+    /// tokens, so more are admitted. A correction that could not be sent at all fails immediately and is not counted.
     ///
     /// # Example
     ///
@@ -203,7 +209,8 @@ impl Redis {
 
     /// Waits until all corrections in progress have succeeded or are [lost](Self::lost_corrections), at most `limit`.
     ///
-    /// A refund outlives the request that caused it, but not the runtime. So call this at shutdown, after the last request.
+    /// A refund outlives the request that caused it, but not the runtime. So call this at shutdown, after the last
+    /// request.
     ///
     /// # Errors
     ///
@@ -211,8 +218,8 @@ impl Redis {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the wait only. During the wait, new corrections fail, and so do requests whose keys are in
-    /// different slots of a Cluster.
+    /// Dropping the future ends the wait only. During the wait, new corrections fail, and so do requests whose keys are
+    /// in different slots of a Cluster.
     ///
     /// # Example
     ///

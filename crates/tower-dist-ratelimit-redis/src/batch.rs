@@ -148,8 +148,8 @@ impl Batch {
     }
 }
 
-/// A closed batch, which waits for its answer. If it is dropped without an answer, all its requests fail with the reason of
-/// the lost connection.
+/// A closed batch, which waits for its answer. If it is dropped without an answer, all its requests fail with the
+/// reason of the lost connection.
 #[derive(Debug)]
 pub(super) struct ClosedBatch {
     batch: Option<Arc<Batch>>,

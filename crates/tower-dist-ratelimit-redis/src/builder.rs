@@ -29,14 +29,14 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime. The connection lives on that runtime: decisions fail while the runtime does not run, and
-    /// after it has ended.
+    /// Outside of a tokio runtime. The connection lives on that runtime: decisions fail while the runtime does not run,
+    /// and after it has ended.
     pub fn connect_lazy(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).connect_lazy()
     }
 
-    /// Connects like [`connect_lazy`](Self::connect_lazy), and fails if the server cannot be reached now. Use this in tools
-    /// and tests that need the server.
+    /// Connects like [`connect_lazy`](Self::connect_lazy), and fails if the server cannot be reached now. Use this in
+    /// tools and tests that need the server.
     ///
     /// # Default
     ///
@@ -48,8 +48,8 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime. The connection lives on that runtime: decisions fail while the runtime does not run, and
-    /// after it has ended.
+    /// Outside of a tokio runtime. The connection lives on that runtime: decisions fail while the runtime does not run,
+    /// and after it has ended.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).connect().await
     }
@@ -76,8 +76,8 @@ impl Redis {
 
     /// Uses an existing connection of the `redis` crate. All keys have this [prefix](RedisBuilder::prefix).
     ///
-    /// The backend never replaces the connection, so the connection has to reconnect itself. Connections to a Cluster do not
-    /// work. No other public signature contains a type of the `redis` crate.
+    /// The backend never replaces the connection, so the connection has to reconnect itself. Connections to a Cluster
+    /// do not work. No other public signature contains a type of the `redis` crate.
     ///
     /// # Errors
     ///
@@ -149,11 +149,11 @@ impl RedisBuilder {
         self
     }
 
-    /// Timeout of the server's answer to one call. Must be above zero. After two consecutive timeouts the backend replaces
-    /// the connection.
+    /// Timeout of the server's answer to one call. Must be above zero. After two consecutive timeouts the backend
+    /// replaces the connection.
     ///
-    /// A request waits only until its limiter's `backend_timeout`, which is normally shorter. If the answer arrives between
-    /// the two timeouts, the request may have been charged although the limiter did not use the answer.
+    /// A request waits only until its limiter's `backend_timeout`, which is normally shorter. If the answer arrives
+    /// between the two timeouts, the request may have been charged although the limiter did not use the answer.
     ///
     /// # Default
     ///
@@ -238,12 +238,12 @@ impl RedisBuilder {
         Ok(Redis::new(route, prefix))
     }
 
-    /// Returns immediately and connects in the background. Use this to start a service: the service also starts during an
-    /// outage of the server.
+    /// Returns immediately and connects in the background. Use this to start a service: the service also starts during
+    /// an outage of the server.
     ///
-    /// Until the first connection every decision fails immediately, and [`FailureMode`](tower_dist_ratelimit::FailureMode)
-    /// decides. This method sends nothing and resolves no host. So a wrong password or an unreachable host is not an error
-    /// here, but the reason of those failures.
+    /// Until the first connection every decision fails immediately, and
+    /// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. This method sends nothing and resolves no host. So a
+    /// wrong password or an unreachable host is not an error here, but the reason of those failures.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Limiter, Policy, Quota, Source};

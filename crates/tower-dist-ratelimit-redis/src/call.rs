@@ -118,8 +118,8 @@ impl KeyArgs {
                 write!(text, "s{} 0", delta.clamp(-refund, most))
             }
         };
-        // Under a quota of zero, a token takes a century to drain, and a correction would store the key's state in these
-        // units. So a correction is sent without such a quota.
+        // Under a quota of zero, a token takes a century to drain, and a correction would store the key's state in
+        // these units. So a correction is sent without such a quota.
         let settles = matches!(action, Action::Settle(_));
         if let Some(quota) = charge.quota.filter(|quota| !settles || !quota.is_zero()) {
             let _ = match policy.counts {

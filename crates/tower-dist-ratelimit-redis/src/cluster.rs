@@ -139,8 +139,8 @@ impl Cluster {
                     (self.link(&to), Batching::Alone)
                 }
                 Err(Failure::Ask(to)) => (self.link(&self.resolve(to, &asked)), Batching::Asking),
-                // Perhaps only keys of other requests in the batch are on another node, so this request is sent alone. If the
-                // request's own keys are on two nodes, the caller splits the request.
+                // Perhaps only keys of other requests in the batch are on another node, so this request is sent alone.
+                // If the request's own keys are on two nodes, the caller splits the request.
                 Err(Failure::TryAgain) if again.batching == Batching::Together => {
                     (self.owner(slot)?, Batching::Alone)
                 }
@@ -215,8 +215,8 @@ impl Cluster {
         self.map.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queries the nodes for the owners of the slots, one after the other, until a node answers. Connected nodes come first.
-    /// Apart from that the order is random, so that the queries of a fleet spread over the nodes.
+    /// Queries the nodes for the owners of the slots, one after the other, until a node answers. Connected nodes come
+    /// first. Apart from that the order is random, so that the queries of a fleet spread over the nodes.
     async fn query_nodes(&self) -> Result<Slots, ConnectError> {
         let mut nodes: Vec<(Address, Option<Arc<dyn CommandSender>>)> = {
             let map = self.read();

@@ -27,8 +27,9 @@ pub(super) struct Disconnect {
     pub(super) had_answers: bool,
 }
 
-/// Sends the requests of the send queue. With fewer than two calls of its kind in flight, a request is sent immediately.
-/// Otherwise the queue collects requests into one call, and `Queue::can_send` decides when that call goes out.
+/// Sends the requests of the send queue. With fewer than two calls of its kind in flight, a request is sent
+/// immediately. Otherwise the queue collects requests into one call, and `Queue::can_send` decides when that call goes
+/// out.
 pub(super) struct Combiner<'a> {
     send_queue: &'a SendQueue,
     connection: Connection,
@@ -72,7 +73,8 @@ impl<'a> Combiner<'a> {
         }
     }
 
-    /// Sends calls until the connection is dead. Returns `None` if all handles were dropped and the calls in flight have ended.
+    /// Sends calls until the connection is dead. Returns `None` if all handles were dropped and the calls in flight
+    /// have ended.
     pub(super) async fn run(&mut self) -> Option<Disconnect> {
         let (mut is_dead, mut is_closed) = (false, false);
         loop {
@@ -126,8 +128,8 @@ impl<'a> Combiner<'a> {
         }
     }
 
-    /// Records the end of a call, and takes waiting requests out of the queue. If the call shows that the connection is dead
-    /// and can be replaced, returns the reason instead.
+    /// Records the end of a call, and takes waiting requests out of the queue. If the call shows that the connection is
+    /// dead and can be replaced, returns the reason instead.
     fn done(&mut self, done: Done) -> Option<String> {
         let silences = mem::take(&mut self.silences) + 1;
         let end = match &done.error {

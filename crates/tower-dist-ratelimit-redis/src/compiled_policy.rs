@@ -68,8 +68,8 @@ impl CompiledPolicy {
         })
     }
 
-    /// Returns the limit of `quota`, or of the policy's own quota if that is `None`. A limit in tokens is capped, and is 0
-    /// if the burst is 0.
+    /// Returns the limit of `quota`, or of the policy's own quota if that is `None`. A limit in tokens is capped, and
+    /// is 0 if the burst is 0.
     pub(super) fn limit(&self, quota: Option<Quota>) -> u64 {
         let quota = quota.unwrap_or(self.quota);
         match self.counts {
@@ -105,8 +105,9 @@ fn part(policy: &Policy) -> Result<ScriptPart, BuildError> {
             paced(policy, "q", source::LEAKY_QUEUE, wait)
         }
         Algorithm::FixedWindow { staggered } => {
-            // The first 16 bits of the hash select one of 65,536 offsets. The hash of the caller's key is in braces, or at the
-            // end of a colocated policy's key. Each pattern matches only there, because a policy's name can look like a hash.
+            // The first 16 bits of the hash select one of 65,536 offsets. The hash of the caller's key is in braces, or
+            // at the end of a colocated policy's key. Each pattern matches only there, because a policy's name can look
+            // like a hash.
             let offset = match (staggered, policy.colocated()) {
                 (false, _) => "0",
                 (true, None) => "floor(tonumber(match(key, '{(%x%x%x%x)'), 16) / 65536 * $WINDOW)",
@@ -180,8 +181,8 @@ const QUOTA_OF_TOKENS: &str =
     "\n  local adopt\n  local function quota(text) LIMIT = tonumber(text) or $LIMIT end\n";
 const FIXED_QUOTA: &str = "\n  local quota, adopt\n";
 
-/// Returns the script part of a fixed window. `fresh` and `after` are Lua expressions of times. A request without a stored
-/// window gets a window that ends at `fresh`. A stored window is used if it ends later than `after`.
+/// Returns the script part of a fixed window. `fresh` and `after` are Lua expressions of times. A request without a
+/// stored window gets a window that ends at `fresh`. A stored window is used if it ends later than `after`.
 fn window(
     policy: &Policy,
     version: &str,
@@ -206,8 +207,8 @@ fn sliding(
     counter(policy, version, &lua.replace("$WHOLE", &whole.to_string()))
 }
 
-/// Returns the script part of a fixed or sliding window. The window's length is in the name of the layout, because a count
-/// is meaningless for a window of another length.
+/// Returns the script part of a fixed or sliding window. The window's length is in the name of the layout, because a
+/// count is meaningless for a window of another length.
 fn counter(policy: &Policy, version: &str, lua: &str) -> Result<ScriptPart, BuildError> {
     let micros = as_micros(policy.quota().window());
     let version = match micros.is_multiple_of(1_000_000) {

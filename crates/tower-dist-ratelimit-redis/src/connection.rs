@@ -18,13 +18,14 @@ use super::tls::Tls;
 /// Idle time after which the kernel probes the connection.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// The lowest supported major version of Redis. Version 6 introduced access control lists, and replicates the effects of
-/// a script instead of the script.
+/// The lowest supported major version of Redis. Version 6 introduced access control lists, and replicates the effects
+/// of a script instead of the script.
 const LEAST: u32 = 6;
 
 /// A connection that sends commands.
 pub(super) trait CommandSender: Send + Sync {
-    /// Sends a command. If `asking` is set, sends an [`ASKING`](https://redis.io/docs/latest/commands/asking/) before it.
+    /// Sends a command. If `asking` is set, sends an [`ASKING`](https://redis.io/docs/latest/commands/asking/) before
+    /// it.
     fn send(&self, command: Cmd, asking: bool) -> BoxFuture<'static, RedisResult<Value>>;
 }
 
@@ -217,8 +218,8 @@ fn check_info(address: &Address, info: &str) -> Result<(), ConnectError> {
     Ok(())
 }
 
-/// Returns whether this server rejects writes that another server may accept: it has become a replica, or it has lost its
-/// replicas, one of which may have been promoted.
+/// Returns whether this server rejects writes that another server may accept: it has become a replica, or it has lost
+/// its replicas, one of which may have been promoted.
 pub(super) fn takes_no_writes(error: &RedisError) -> bool {
     // If a script fails, older servers put the code somewhere in the text of the error.
     let says = |code| error.detail().is_some_and(|detail| detail.contains(code));

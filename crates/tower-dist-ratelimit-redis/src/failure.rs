@@ -14,8 +14,8 @@ pub(super) enum Failure {
     NotConnected(Arc<str>),
     /// The slot has moved to the node at this address. An empty host means the host of the node that answered.
     Moved(Address),
-    /// The slot is moving, and the node at this address already has these keys. An empty host means the host of the node
-    /// that answered.
+    /// The slot is moving, and the node at this address already has these keys. An empty host means the host of the
+    /// node that answered.
     Ask(Address),
     /// The slot is moving, and the server that answered has only some of the call's keys.
     TryAgain,
@@ -41,7 +41,8 @@ impl From<&RedisError> for Failure {
     }
 }
 
-/// Parses `host:port`. A Cluster that hides its nodes' hosts writes `:port` or `?:port`. The address then has an empty host.
+/// Parses `host:port`. A Cluster that hides its nodes' hosts writes `:port` or `?:port`. The address then has an empty
+/// host.
 fn redirect(node: &str) -> Option<Address> {
     let unnamed = node.strip_prefix('?').unwrap_or(node).strip_prefix(':');
     let port = unnamed.and_then(|port| port.parse().ok());

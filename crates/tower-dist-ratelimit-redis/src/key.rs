@@ -2,11 +2,12 @@ use tower_dist_ratelimit::backend::toolkit::tag;
 
 pub(super) use tower_dist_ratelimit::backend::toolkit::{Tag, Tags};
 
-/// The Redis keys of one policy: `prefix:version:{tag}:policy`, where the tag is a hash of the caller's key. A colocated
-/// policy has the keys `prefix:version:{place}:policy:tag`, where `place` is a hash of the name it is colocated under.
+/// The Redis keys of one policy: `prefix:version:{tag}:policy`, where the tag is a hash of the caller's key. A
+/// colocated policy has the keys `prefix:version:{place}:policy:tag`, where `place` is a hash of the name it is
+/// colocated under.
 ///
-/// The version names the layout of the value, so that a policy with another algorithm, or a later release of this crate,
-/// does not misread the value.
+/// The version names the layout of the value, so that a policy with another algorithm, or a later release of this
+/// crate, does not misread the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
     before: Box<[u8]>,

@@ -1,8 +1,9 @@
-//! Rate limits that a whole fleet shares, in Redis or Valkey: a backend of [`tower-dist-ratelimit`](tower_dist_ratelimit).
+//! Rate limits that a whole fleet shares, in Redis or Valkey: a backend of
+//! [`tower-dist-ratelimit`](tower_dist_ratelimit).
 //!
 //! A script on the server decides on all policies of a request, in one round trip and by the server's clock. So its
-//! decisions are exact for any number of processes, and a request is charged to all its policies or to none. In a Cluster,
-//! [several calls](Redis#cluster) may decide on a request.
+//! decisions are exact for any number of processes, and a request is charged to all its policies or to none. In a
+//! Cluster, [several calls](Redis#cluster) may decide on a request.
 //!
 //! ```
 //! use tower_dist_ratelimit::{Limiter, Policy, Quota, Source};
@@ -25,8 +26,8 @@
 //!
 //! # Features
 //!
-//! - `tls`: supports `rediss://` URLs with rustls. Without the feature such a URL is an error, and the crate does not depend
-//!   on rustls.
+//! - `tls`: supports `rediss://` URLs with rustls. Without the feature such a URL is an error, and the crate does not
+//!   depend on rustls.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -45,8 +45,8 @@ impl Rate {
         })
     }
 
-    /// Returns the same rate in smaller units: halved as often as [`MOST_USED`] stays at least 1,024 times the largest of the
-    /// burst, one token, and the units that drain in `micros` microseconds. A larger quota keeps its units.
+    /// Returns the same rate in smaller units: halved as often as [`MOST_USED`] stays at least 1,024 times the largest
+    /// of the burst, one token, and the units that drain in `micros` microseconds. A larger quota keeps its units.
     ///
     /// A change of the quota converts the used units and rounds them. Rounding loses less in small units.
     pub(super) fn finer(self, micros: u64) -> Self {
@@ -83,8 +83,8 @@ impl Rate {
                 burst: burst * token,
             };
         }
-        // Even one token per `MOST_USED / burst` microseconds is faster than the quota. Rounding `token` up makes the rate
-        // slower by less than one part in `token`. The burst is cut to the part that can be counted.
+        // Even one token per `MOST_USED / burst` microseconds is faster than the quota. Rounding `token` up makes the
+        // rate slower by less than one part in `token`. The burst is cut to the part that can be counted.
         let token = window.div_ceil(limit);
         Self {
             rate: 1,
@@ -94,8 +94,8 @@ impl Rate {
     }
 }
 
-/// Returns the largest fraction up to `num / den` whose denominator is at most `most`, in lowest terms. The search descends
-/// the Stern-Brocot tree, and takes all consecutive steps in one direction together.
+/// Returns the largest fraction up to `num / den` whose denominator is at most `most`, in lowest terms. The search
+/// descends the Stern-Brocot tree, and takes all consecutive steps in one direction together.
 fn below(num: u64, den: u64, most: u64) -> (u64, u64) {
     let (num, den, most) = (u128::from(num), u128::from(den), u128::from(most.max(1)));
     // The search begins between the integer part and the next integer.

@@ -1,8 +1,8 @@
 //! Runs: consecutive requests of the same cost to one bucket, which are most requests of a hot key.
 //!
 //! The script takes the tokens of a run in one step, and answers with the units that were used before. This module
-//! computes each request's answer from this number, in the same integer arithmetic. So neither the server's time nor the
-//! answer's length grows with the number of requests.
+//! computes each request's answer from this number, in the same integer arithmetic. So neither the server's time nor
+//! the answer's length grows with the number of requests.
 
 use super::{
     call::Call,
@@ -32,8 +32,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Reads the answer to a run of requests that are equal to `call`: the bucket had `used` units before the run. Returns
-    /// `None` if this number is impossible.
+    /// Reads the answer to a run of requests that are equal to `call`: the bucket had `used` units before the run.
+    /// Returns `None` if this number is impossible.
     pub(super) fn new(call: &Call, used: i64) -> Option<Self> {
         let (rate, cost) = (call.script.runs?, call.asks.first()?.cost);
         let used = u64::try_from(used).ok().filter(|used| *used <= MOST_USED)?;

@@ -6,8 +6,8 @@ use super::{
     source::{self, fill},
 };
 
-/// The scripts treat a stored time as invalid if it is more than this number of microseconds after now. A bucket with the
-/// largest debt and the slowest rate stores the latest time. A quarter is added, because the clock may jump back.
+/// The scripts treat a stored time as invalid if it is more than this number of microseconds after now. A bucket with
+/// the largest debt and the slowest rate stores the latest time. A quarter is added, because the clock may jump back.
 const FURTHEST: u64 = MOST_USED + MOST_USED / 4;
 
 /// Milliseconds for which a key is kept after its last used token is available again.

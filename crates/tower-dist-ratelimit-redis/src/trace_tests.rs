@@ -1,5 +1,5 @@
-//! Compares the scripts with the algorithms in Rust: the same requests at the same times, on a real server whose clock is an
-//! argument. The tests are in this crate because only here can a test set that clock.
+//! Compares the scripts with the algorithms in Rust: the same requests at the same times, on a real server whose clock
+//! is an argument. The tests are in this crate because only here can a test set that clock.
 
 mod clock;
 mod division;

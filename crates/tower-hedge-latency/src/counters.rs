@@ -33,8 +33,8 @@ macro_rules! counts {
 counts! {
     /// Calls that have ended, including calls that their callers dropped.
     pub calls: u64,
-    /// Calls whose request must not be hedged, such as a request that is itself a hedge. They neither deposit into a budget
-    /// with a ratio nor train the trigger.
+    /// Calls whose request must not be hedged, such as a request that is itself a hedge. They neither deposit into a
+    /// budget with a ratio nor train the trigger.
     pub ineligible: u64,
     /// Calls that were still in flight when their first hedge was due. With a learned percentile `q`, their share of
     /// the eligible calls is usually close to 1 − q.
@@ -57,8 +57,8 @@ counts! {
     pub cancelled: u64,
     /// Calls that their callers dropped after the first hedge was due.
     ///
-    /// If this is the end of most [`late`](Self::late) calls, a timeout above the layer leaves hedges no time to win. Set
-    /// a [`max_delay`](crate::HedgeLayerBuilder::max_delay) well below that timeout.
+    /// If this is the end of most [`late`](Self::late) calls, a timeout above the layer leaves hedges no time to win.
+    /// Set a [`max_delay`](crate::HedgeLayerBuilder::max_delay) well below that timeout.
     pub cancelled_late: u64,
     /// Calls whose outcome was a failure, retryable or not. Dropped calls have no outcome.
     pub failed: u64,

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
 use crate::quantile::{Sample, quantile};
 
-/// The threshold is refreshed when the count of a histogram bucket passes a multiple of this number. So refreshes cost a
-/// busy service a few nanoseconds per call.
+/// The threshold is refreshed when the count of a histogram bucket passes a multiple of this number. So refreshes cost
+/// a busy service a few nanoseconds per call.
 const REFRESH_SAMPLES: u32 = 256;
 /// The first sample after this time, a hundredth of the default window, also refreshes the threshold.
 const REFRESH_MICROS: u64 = 100_000;
@@ -17,8 +17,8 @@ const REFRESH_MICROS: u64 = 100_000;
 /// would not make the threshold more precise than its bucket. So the estimator samples fewer calls from twice this
 /// number on.
 const PLENTY: u64 = 100;
-/// The lowest sampling rate is one of 2⁴ calls. A lower rate would save next to nothing, and would adapt slowly when calls
-/// become rare.
+/// The lowest sampling rate is one of 2⁴ calls. A lower rate would save next to nothing, and would adapt slowly when
+/// calls become rare.
 const RAREST: u32 = 4;
 /// 2⁶⁴ ÷ the golden ratio, an odd number whose multiples are spread evenly (Knuth, *The Art of Computer
 /// Programming*, 6.4).
@@ -30,8 +30,8 @@ const UNKNOWN: u64 = u64::MAX;
 /// Learns from live latencies the threshold above which a call is late.
 ///
 /// The samples of the current and the previous window count together, so that a new window does not begin without
-/// samples. No call waits for another thread: the first thread that finds a refresh due claims it, and the other threads
-/// use the old threshold.
+/// samples. No call waits for another thread: the first thread that finds a refresh due claims it, and the other
+/// threads use the old threshold.
 ///
 /// The estimator reads no clock: `now` is an argument, in microseconds since a fixed instant.
 #[derive(Debug)]
@@ -123,8 +123,8 @@ impl Estimator {
         now: impl FnOnce() -> u64,
         target: &QuantileTarget,
     ) {
-        // A delayed thread may add its sample to a window that has just been closed. A closed window still counts. If the
-        // thread is delayed by another whole window, it adds the sample to the window that replaced the closed one.
+        // A delayed thread may add its sample to a window that has just been closed. A closed window still counts. If
+        // the thread is delayed by another whole window, it adds the sample to the window that replaced the closed one.
         let Some(window) = self.windows.get(self.current.load(Relaxed)) else {
             return;
         };

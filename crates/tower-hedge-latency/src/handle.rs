@@ -32,7 +32,8 @@ use crate::trigger::Trigger;
 pub struct HedgeHandle(pub(crate) Live<Settings>);
 
 impl HedgeHandle {
-    /// Returns the quantile of latency after which the first hedge is due, or `None` if the trigger is not a percentile.
+    /// Returns the quantile of latency after which the first hedge is due, or `None` if the trigger is not a
+    /// percentile.
     ///
     /// The default quantile of 0.95 rises if the budget pays for fewer hedges. A quantile that was set stays.
     ///
@@ -60,9 +61,9 @@ impl HedgeHandle {
         settings.due(0, learned)
     }
 
-    /// Returns the name and the delay of each [`key`](crate::HedgeLayerBuilder::key) so far, sorted by name. While a key
-    /// has too few samples, its delay is the [`initial_delay`](crate::HedgeLayerBuilder::initial_delay), or `None` without
-    /// one. The list is empty if the trigger is not a percentile.
+    /// Returns the name and the delay of each [`key`](crate::HedgeLayerBuilder::key) so far, sorted by name. While a
+    /// key has too few samples, its delay is the [`initial_delay`](crate::HedgeLayerBuilder::initial_delay), or `None`
+    /// without one. The list is empty if the trigger is not a percentile.
     ///
     /// # Cost
     ///

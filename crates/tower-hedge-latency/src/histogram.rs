@@ -14,10 +14,11 @@ const BUCKETS: usize = match cfg!(all(test, tower_hedge_latency_loom)) {
     true => 2,
 };
 
-/// A log-linear histogram of times in microseconds. It takes 4 KB, and any number of threads may add to it concurrently.
+/// A log-linear histogram of times in microseconds. It takes 4 KB, and any number of threads may add to it
+/// concurrently.
 ///
-/// All orderings are relaxed: no count depends on another, and a reader that misses a concurrent count sees that count the
-/// next time.
+/// All orderings are relaxed: no count depends on another, and a reader that misses a concurrent count sees that count
+/// the next time.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     counts: Box<[AtomicU32]>,
@@ -37,8 +38,8 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Adds `times` to the count of a latency; latencies beyond the range count as the longest. Returns the bucket's previous
-    /// count.
+    /// Adds `times` to the count of a latency; latencies beyond the range count as the longest. Returns the bucket's
+    /// previous count.
     #[inline]
     pub(crate) fn add(&self, micros: u64, times: u32) -> u32 {
         let bucket = bucket(micros);

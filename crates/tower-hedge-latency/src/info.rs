@@ -24,7 +24,7 @@ pub struct HedgeInfo {
     pub winner: Option<Attempt>,
     /// The number of attempts that were sent, the first one included.
     pub attempts: u32,
-    /// The trigger's delay from the call's start to the first hedge. The hedge may have been sent at another time: after
-    /// a failed attempt, after a server's pushback, or when its service became ready.
+    /// The trigger's delay from the call's start to the first hedge. The hedge may have been sent at another time:
+    /// after a failed attempt, after a server's pushback, or when its service became ready.
     pub delay: Duration,
 }

@@ -14,9 +14,9 @@ use crate::{Hedge, HedgeCounts, HedgeHandle, NoObserver};
 
 /// A layer that wraps services in [`Hedge`].
 ///
-/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]. `O` is the observer. `A` chooses the destination of
-/// hedges. `L` disposes of losers, the attempts that another attempt has overtaken. All services of this layer and its
-/// clones share the budget, the settings, the counts and the learned latencies.
+/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]. `O` is the observer. `A` chooses the destination
+/// of hedges. `L` disposes of losers, the attempts that another attempt has overtaken. All services of this layer and
+/// its clones share the budget, the settings, the counts and the learned latencies.
 #[derive(Clone)]
 pub struct HedgeLayer<P = Generic, O = NoObserver, A = Anywhere, L = Cancel>(
     pub(crate) Parts<P, O, (A, L), Live<Settings>>,

@@ -5,8 +5,8 @@
 //!
 //! # Quick start
 //!
-//! The default layer for HTTP hedges the slowest 5 % of GET, HEAD, OPTIONS, TRACE and QUERY requests, once each, within a
-//! budget of 5 % extra load.
+//! The default layer for HTTP hedges the slowest 5 % of GET, HEAD, OPTIONS, TRACE and QUERY requests, once each, within
+//! a budget of 5 % extra load.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -71,18 +71,20 @@
 //! | [`delays([..])`](HedgeLayerBuilder::delays) | one at each offset | the share of responses slower than each | the same, with several hedges |
 //! | [`fan_out(n)`](HedgeLayerBuilder::fan_out) | n − 1, concurrent with the first attempt | n − 1 for every call | few calls that must not be late |
 //!
-//! A hedge helps if a second attempt would answer sooner. Choose 1 − q above the share of slow responses: the 95th percentile
-//! if fewer than 5 % are slow. The [guide] explains how the percentile is learned.
+//! A hedge helps if a second attempt would answer sooner. Choose 1 − q above the share of slow responses: the 95th
+//! percentile if fewer than 5 % are slow. The [guide] explains how the percentile is learned.
 //!
 //! # Which budget
 //!
-//! A [`Budget`] bounds the extra load when a service suddenly slows down. With a percentile it is on by default: 1 − q of the
-//! calls that may be hedged and succeed, with 10 tokens at first and a burst of 100. Other triggers have no budget by default.
+//! A [`Budget`] bounds the extra load when a service suddenly slows down. With a percentile it is on by default: 1 − q
+//! of the calls that may be hedged and succeed, with 10 tokens at first and a burst of 100. Other triggers have no
+//! budget by default.
 //!
 //! # Failures and losers
 //!
-//! - The first *good* response wins. Retryable failures, such as the statuses 408, 425, 429, 500, 502, 503 and 504, do not
-//!   win while another attempt is in flight. If all attempts fail that way, the caller receives the first attempt's outcome.
+//! - The first *good* response wins. Retryable failures, such as the statuses 408, 425, 429, 500, 502, 503 and 504, do
+//!   not win while another attempt is in flight. If all attempts fail that way, the caller receives the first attempt's
+//!   outcome.
 //! - A failure that is not retryable ends the race, and the caller receives it.
 //! - By default, a failure before any hedge is returned immediately, because retries belong to a retry layer.
 //! - Losers are dropped when the winner is known, or end in the background with the setting `drain`.
@@ -134,9 +136,9 @@
 //! # Cost
 //!
 //! With the defaults and a body in memory, a call that is not hedged copies its request and the service, performs a few
-//! atomic operations, and reads the clock once or twice. It uses a timer unless its first poll returns the response. The
-//! layer makes no further allocation, takes no lock and boxes no future. For a request of one integer that takes at least
-//! 0.05 µs without the timer and 0.1 µs with it (`benches`, on a shared EPYC). Each class takes 16 KB.
+//! atomic operations, and reads the clock once or twice. It uses a timer unless its first poll returns the response.
+//! The layer makes no further allocation, takes no lock and boxes no future. For a request of one integer that takes at
+//! least 0.05 µs without the timer and 0.1 µs with it (`benches`, on a shared EPYC). Each class takes 16 KB.
 //!
 //! # Features
 //!
@@ -150,8 +152,8 @@
 //! | `drain` | `Drain`: losers end in the background |
 //! | `tracing`, `metrics` | `TracingObserver`, `MetricsObserver` |
 //!
-//! Features are additive. Only `tonic-014` and `reqwest-013` enable HTTP protocols of their clients. The minimum supported
-//! Rust version is 1.88.
+//! Features are additive. Only `tonic-014` and `reqwest-013` enable HTTP protocols of their clients. The minimum
+//! supported Rust version is 1.88.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

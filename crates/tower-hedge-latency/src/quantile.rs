@@ -38,19 +38,19 @@ impl Sample {
     }
 }
 
-/// Returns the latency in microseconds that `above` billionths of the calls in two samples exceed, or `None` if there are
-/// fewer than `least` calls.
+/// Returns the latency in microseconds that `above` billionths of the calls in two samples exceed, or `None` if there
+/// are fewer than `least` calls.
 ///
-/// If a hedge cut a call off, the call's latency is only known to be above the cut. The call's weight is shared among all
-/// calls that took longer than the cut (the estimate of Kaplan and Meier, 1958, in Efron's form of 1967). The estimate is
-/// unbiased if the latencies of hedges and first attempts are independent. Below the trigger it is always unbiased,
-/// because no call is cut off there.
+/// If a hedge cut a call off, the call's latency is only known to be above the cut. The call's weight is shared among
+/// all calls that took longer than the cut (the estimate of Kaplan and Meier, 1958, in Efron's form of 1967). The
+/// estimate is unbiased if the latencies of hedges and first attempts are independent. Below the trigger it is always
+/// unbiased, because no call is cut off there.
 ///
 /// If too few calls took longer than a cut, as with attempts that never end, each call counts as if it had ended at its
-/// cut. A cut is shorter than the true latency, but longer than the trigger at that time. So the threshold rises until the
-/// right share of calls is late, and does not jump to the latency of a few calls. The result is then the upper end of its
-/// bucket: hedges that answer immediately cut calls off just above the threshold, so a result inside the bucket could
-/// never rise above these cuts.
+/// cut. A cut is shorter than the true latency, but longer than the trigger at that time. So the threshold rises until
+/// the right share of calls is late, and does not jump to the latency of a few calls. The result is then the upper end
+/// of its bucket: hedges that answer immediately cut calls off just above the threshold, so a result inside the bucket
+/// could never rise above these cuts.
 ///
 /// Otherwise the result is interpolated inside its bucket, so the error is at most one bucket. If that bucket holds
 /// more than a quarter of all calls, the result is its upper end: nearly equal latencies may lie anywhere in the
@@ -84,8 +84,8 @@ pub(crate) fn quantile(of: [&Sample; 2], above: u64, least: u64) -> Option<u64> 
     })
 }
 
-/// Returns the latency in microseconds within which `rank` calls have ended, given the ended and the cut-off calls of each
-/// bucket. `rank` is a fixed-point number; see [`ONE`].
+/// Returns the latency in microseconds within which `rank` calls have ended, given the ended and the cut-off calls of
+/// each bucket. `rank` is a fixed-point number; see [`ONE`].
 ///
 /// Returns `None` if fewer than `few` calls reach that latency after a cut. Also returns `None` if the ended calls do
 /// not reach `rank`, because the longest calls were all cut off or another thread has cleared the samples.

@@ -14,8 +14,8 @@ use crate::{NoObserver, ResponseFuture, StopReason};
 
 /// A service that hedges late calls; made by [`HedgeLayer`](crate::HedgeLayer).
 ///
-/// The first attempt uses the instance of the service that was polled ready. The layer clones the request and the service
-/// only if the request may be hedged.
+/// The first attempt uses the instance of the service that was polled ready. The layer clones the request and the
+/// service only if the request may be hedged.
 #[derive(Clone)]
 pub struct Hedge<S, P = Generic, O = NoObserver, A = Anywhere, L = Cancel> {
     pub(crate) inner: S,

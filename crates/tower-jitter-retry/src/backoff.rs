@@ -14,7 +14,8 @@ use crate::Jitter;
 ///
 /// # Default
 ///
-/// Exponential from 100 ms by a factor of 2 up to 20 s with full jitter, as in the standard mode of the AWS SDK for Java 2.x.
+/// Exponential from 100 ms by a factor of 2 up to 20 s with full jitter, as in the standard mode of the AWS SDK for
+/// Java 2.x.
 ///
 /// ```
 /// use std::time::Duration;

@@ -23,7 +23,8 @@ pub enum Jitter {
     /// A random delay between zero and the whole backoff.
     #[default]
     Full,
-    /// A random delay between half of the backoff and the whole backoff. Choose it if a very short wait would be useless.
+    /// A random delay between half of the backoff and the whole backoff. Choose it if a very short wait would be
+    /// useless.
     Equal,
     /// A random delay between the base and three times the previous delay, at most the cap. A
     /// [constant](crate::Backoff::constant) backoff stays constant, because its base equals its cap.

@@ -15,9 +15,9 @@ use crate::{Backoff, NoObserver, NoTimeLimit, OnTimeout, Retry, RetryCounts, Ret
 
 /// A layer that wraps services in [`Retry`].
 ///
-/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]. `O` is the observer. `T` is the kind of time limits:
-/// [`NoTimeLimit`], or a kind that ends an attempt in flight. All services of this layer and its clones share the budget,
-/// the jitter's seed, the settings and the counts.
+/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]. `O` is the observer. `T` is the kind of time
+/// limits: [`NoTimeLimit`], or a kind that ends an attempt in flight. All services of this layer and its clones share
+/// the budget, the jitter's seed, the settings and the counts.
 #[derive(Clone)]
 pub struct RetryLayer<P = Generic, O = NoObserver, T = NoTimeLimit>(
     pub(crate) Parts<P, O, T, Live<Settings>>,
@@ -27,8 +27,8 @@ pub struct RetryLayer<P = Generic, O = NoObserver, T = NoTimeLimit>(
 impl RetryLayer<Grpc> {
     /// Retries gRPC calls according to gRFC A6, with the defaults of [`RetryLayerBuilder`] and the rules of [`Grpc`].
     ///
-    /// The layer retries after UNAVAILABLE or RESOURCE_EXHAUSTED with a server's pushback, and after proof that the server
-    /// did not process the call. To retry UNAVAILABLE without a pushback, build the layer with
+    /// The layer retries after UNAVAILABLE or RESOURCE_EXHAUSTED with a server's pushback, and after proof that the
+    /// server did not process the call. To retry UNAVAILABLE without a pushback, build the layer with
     /// [`builder`](RetryLayer::builder), and declare methods [idempotent](RetryLayerBuilder::idempotent_methods).
     ///
     /// ```
@@ -84,8 +84,8 @@ impl RetryLayer<Grpc> {
 /// # }
 /// ```
 ///
-/// A service that speaks neither HTTP nor gRPC needs a rule if some `Err` must not be retried, or some `Ok` must be. The
-/// closure of such a rule needs a type annotation.
+/// A service that speaks neither HTTP nor gRPC needs a rule if some `Err` must not be retried, or some `Ok` must be.
+/// The closure of such a rule needs a type annotation.
 ///
 /// ```
 /// # use tower::{Layer, ServiceExt, service_fn};
@@ -280,8 +280,8 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
     /// For a service that speaks neither HTTP nor gRPC, the rule decides whether to retry after a timeout. The default
     /// rule does. A [`retry_if`](RetryLayerBuilder::retry_if) closure receives the outcome that the timeout creates.
     ///
-    /// The `attempt_timeout` of a [`RetryOverride`](crate::RetryOverride) replaces this limit. Choose the duration of the
-    /// slowest successful responses, such as the 99.9th percentile.
+    /// The `attempt_timeout` of a [`RetryOverride`](crate::RetryOverride) replaces this limit. Choose the duration of
+    /// the slowest successful responses, such as the 99.9th percentile.
     ///
     /// If the last attempt times out, the caller receives the outcome that
     /// [`TimeoutAnswer`](crate::TimeoutAnswer) or [`on_timeout`](RetryLayerBuilder::on_timeout) creates. Over gRPC that
@@ -320,8 +320,8 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
     }
 
     /// Maximum duration of a call until its response, with all attempts and the waits between them. When it expires,
-    /// the layer drops the attempt in flight or ends the wait, and the call times out. If the delay before a retry would
-    /// end later, the caller receives the failure immediately.
+    /// the layer drops the attempt in flight or ends the wait, and the call times out. If the delay before a retry
+    /// would end later, the caller receives the failure immediately.
     ///
     /// The deadline of a [`RetryOverride`](crate::RetryOverride) replaces this limit. A `grpc-timeout` can only shorten
     /// this limit.

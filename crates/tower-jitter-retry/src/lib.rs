@@ -31,8 +31,8 @@
 //! ```
 //!
 //! For a service with any other request that is `Clone`, the layer retries every `Err` and no `Ok`, unless a rule
-//! ([`retry_if`](RetryLayerBuilder::retry_if), [`classify_with`](RetryLayerBuilder::classify_with)) decides otherwise. An
-//! `Err` by which a layer below [rejects](Rejected) the request without naming a wait is not retried.
+//! ([`retry_if`](RetryLayerBuilder::retry_if), [`classify_with`](RetryLayerBuilder::classify_with)) decides otherwise.
+//! An `Err` by which a layer below [rejects](Rejected) the request without naming a wait is not retried.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -80,12 +80,12 @@
 //! - Idempotent requests are GET, HEAD, OPTIONS, TRACE, QUERY, PUT, DELETE, and requests with an `Idempotency-Key`.
 //!   [`idempotent_if`](RetryLayerBuilder::idempotent_if) declares further requests, and
 //!   [`generate_idempotency_key`](RetryLayerBuilder::generate_idempotency_key) adds keys for servers that honour them.
-//! - `Retry-After` is a lower bound for the delay, with up to a tenth of jitter, at most 1 s. Without it, the `RateLimit`
-//!   field of a 429 is used. If the wait is longer than `max_retry_after`, the response is returned.
+//! - `Retry-After` is a lower bound for the delay, with up to a tenth of jitter, at most 1 s. Without it, the
+//!   `RateLimit` field of a 429 is used. If the wait is longer than `max_retry_after`, the response is returned.
 //! - CONNECT and requests with `Upgrade` are never retried.
 //! - Only the response head is classified. An error while the body streams goes to the caller.
-//! - [`classify`](RetryLayerBuilder::classify) has the last word on the meaning of an outcome. It never makes a request safe
-//!   to resend: a POST that got a 404 is sent once, even if the rule calls the 404 transient.
+//! - [`classify`](RetryLayerBuilder::classify) has the last word on the meaning of an outcome. It never makes a request
+//!   safe to resend: a POST that got a 404 is sent once, even if the rule calls the 404 transient.
 //!
 //! The [guide] lists the proofs that a server did not process a request, and the rejections that are recognised.
 //!
@@ -95,10 +95,10 @@
 //!
 //! # gRPC
 //!
-//! [`RetryLayer::grpc`] follows gRFC A6. It retries after UNAVAILABLE or RESOURCE_EXHAUSTED with a server's pushback, and
-//! after proof that the server did not process the call. UNAVAILABLE without a pushback and broken connections are retried
-//! for the methods declared [idempotent](RetryLayerBuilder::idempotent_methods). Each retry carries the remaining time of
-//! a `grpc-timeout`. See [`Grpc`].
+//! [`RetryLayer::grpc`] follows gRFC A6. It retries after UNAVAILABLE or RESOURCE_EXHAUSTED with a server's pushback,
+//! and after proof that the server did not process the call. UNAVAILABLE without a pushback and broken connections are
+//! retried for the methods declared [idempotent](RetryLayerBuilder::idempotent_methods). Each retry carries the
+//! remaining time of a `grpc-timeout`. See [`Grpc`].
 //!
 //! # Time limits
 //!
@@ -108,11 +108,11 @@
 //! | [`attempt_timeout`](RetryLayerBuilder::attempt_timeout) | yes; the attempt is retried if the request is idempotent | a timeout, if the last attempt timed out |
 //! | [`deadline`](RetryLayerBuilder::deadline) | yes, with the call | a timeout, or a failure immediately, if its retry would start too late |
 //!
-//! [`RetryOverride::deadline`] acts like `deadline` in a layer with an `attempt_timeout`, a `deadline` or an `on_timeout`,
-//! and like `retry_until` in any other layer.
+//! [`RetryOverride::deadline`] acts like `deadline` in a layer with an `attempt_timeout`, a `deadline` or an
+//! `on_timeout`, and like `retry_until` in any other layer.
 //!
-//! The outcome that the caller receives after a timeout depends on the service's error type ([`TimeoutAnswer`]): an error
-//! where errors are boxed, a 504 for axum and reqwest, DEADLINE_EXCEEDED over gRPC. An
+//! The outcome that the caller receives after a timeout depends on the service's error type ([`TimeoutAnswer`]): an
+//! error where errors are boxed, a 504 for axum and reqwest, DEADLINE_EXCEEDED over gRPC. An
 //! [`on_timeout`](RetryLayerBuilder::on_timeout) closure replaces that outcome. hyper-util's error type has no
 //! constructor, so box its errors: `.layer(retry).map_err(BoxError::from).service(client)`.
 //!
@@ -122,9 +122,9 @@
 //!
 //! # Overrides
 //!
-//! A [`RetryOverride`] in the extensions of an HTTP or gRPC request replaces settings for that request, in every retry layer
-//! that the request passes. It cannot reach `reqwest::Request`, whose extensions are private. For requests of other
-//! services, [`RequestRule::retry_override`] chooses the override.
+//! A [`RetryOverride`] in the extensions of an HTTP or gRPC request replaces settings for that request, in every retry
+//! layer that the request passes. It cannot reach `reqwest::Request`, whose extensions are private. For requests of
+//! other services, [`RequestRule::retry_override`] chooses the override.
 //!
 //! ```
 //! use std::time::Duration;
@@ -154,15 +154,15 @@
 //! # Observation
 //!
 //! The response of a retried HTTP request has a [`RetryInfo`] in its extensions. An [`Observer`] receives every
-//! attempt, delay and end of a call; `MetricsObserver` and `TracingObserver` are ready observers. A [`RetryHandle`] reads
-//! counts, changes settings, and switches retries off or to a [shadow mode](Mode::Shadow) that only counts.
+//! attempt, delay and end of a call; `MetricsObserver` and `TracingObserver` are ready observers. A [`RetryHandle`]
+//! reads counts, changes settings, and switches retries off or to a [shadow mode](Mode::Shadow) that only counts.
 //!
 //! # Cost
 //!
-//! If the first attempt succeeds, a call with a body in memory copies the request and the service and performs a few atomic
-//! operations: no further allocation, no lock, no timer, no boxed future. A CONNECT request is not copied. The call reads
-//! the clock only if it has a time limit, or if the budget is not full. `attempt_timeout` and `deadline` also use a timer,
-//! unless the first poll ends the call.
+//! If the first attempt succeeds, a call with a body in memory copies the request and the service and performs a few
+//! atomic operations: no further allocation, no lock, no timer, no boxed future. A CONNECT request is not copied. The
+//! call reads the clock only if it has a time limit, or if the budget is not full. `attempt_timeout` and `deadline`
+//! also use a timer, unless the first poll ends the call.
 //!
 //! # Features
 //!
@@ -176,8 +176,8 @@
 //! | `tower` | [`Backoff`] and [`Budget`] serve in tower's own retry |
 //! | `tracing`, `metrics` | `TracingObserver`, `MetricsObserver` |
 //!
-//! Features are additive. Only `tonic-014` and `reqwest-013` enable HTTP protocols of their clients. The minimum supported
-//! Rust version is 1.88.
+//! Features are additive. Only `tonic-014` and `reqwest-013` enable HTTP protocols of their clients. The minimum
+//! supported Rust version is 1.88.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

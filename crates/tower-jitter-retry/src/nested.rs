@@ -11,8 +11,8 @@ thread_local! {
     static RETRIES: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Polls an attempt, and returns the number of retries that layers below sent during the poll. The retries also count for
-/// the layers above.
+/// Polls an attempt, and returns the number of retries that layers below sent during the poll. The retries also count
+/// for the layers above.
 #[inline]
 pub(crate) fn count<T>(poll: impl FnOnce() -> T) -> (T, u32) {
     let above = RETRIES.replace(0);

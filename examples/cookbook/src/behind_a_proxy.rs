@@ -1,6 +1,8 @@
 //! The client's address behind a load balancer.
 //!
-//! Behind a proxy the peer's address is the proxy's. The client's address is in `X-Forwarded-For`, a header that clients can forge. `client_ip` reads the list from the right and returns the first address that is not a trusted proxy's.
+//! Behind a proxy the peer's address is the proxy's. The client's address is in `X-Forwarded-For`, a header that
+//! clients can forge. `client_ip` reads the list from the right and returns the first address that is not a trusted
+//! proxy's.
 
 use axum::{Router, routing::get};
 use tower_dist_ratelimit::key;

@@ -1,7 +1,7 @@
 //! Streaming responses that are charged by size.
 //!
-//! The size is unknown when the request arrives. The policy reserves the cost of a usual response, and the meter corrects the
-//! reservation when the body ends, also if the client disconnects.
+//! The size is unknown when the request arrives. The policy reserves the cost of a usual response, and the meter
+//! corrects the reservation when the body ends, also if the client disconnects.
 
 use axum::body::Body;
 use axum::{Extension, Router, routing::get};

@@ -1,7 +1,8 @@
 //! It does not compile: how to see the real error.
 //!
-//! A method call on a stack, such as `service.oneshot(request)`, reports only that "the method exists, but its trait bounds were not
-//! satisfied". The reason is missing. Ask the compiler for the bound directly, with the type of your requests:
+//! A method call on a stack, such as `service.oneshot(request)`, reports only that "the method exists, but its trait
+//! bounds were not satisfied". The reason is missing. Ask the compiler for the bound directly, with the type of your
+//! requests:
 //!
 //! ```compile_fail,E0277
 //! use bytes::Bytes;
@@ -19,7 +20,8 @@
 //! is_service::<Request<Incoming>, _>(&service);
 //! ```
 //!
-//! In a stack of several layers, call `is_service` after each layer, from the client outwards. The first failure names the layer.
+//! In a stack of several layers, call `is_service` after each layer, from the client outwards. The first failure names
+//! the layer.
 //!
 //! | the error says | remedy |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! A gRPC client with retries and hedges, and a gRPC server with a rate limit.
 //!
-//! gRPC does not say which methods are idempotent, so you name them. A rejection is `RESOURCE_EXHAUSTED` with the time to wait, and
-//! the client's retry layer waits that long.
+//! gRPC does not say which methods are idempotent, so you name them. A rejection is `RESOURCE_EXHAUSTED` with the time
+//! to wait, and the client's retry layer waits that long.
 
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;

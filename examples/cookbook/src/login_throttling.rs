@@ -1,7 +1,8 @@
 //! Limits on guessing passwords: only failed logins count.
 //!
-//! One limit protects each account from many addresses, the other slows down an address that tries many accounts. The account's
-//! name is in the request's body, so the handler decides on this limit with a `Limiter`. A layer decides by address.
+//! One limit protects each account from many addresses, the other slows down an address that tries many accounts. The
+//! account's name is in the request's body, so the handler decides on this limit with a `Limiter`. A layer decides by
+//! address.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -19,7 +20,8 @@ pub fn app() -> Result<Router, BuildError> {
         // A login that succeeds costs nothing.
         .refund_when(|response| response.is_some_and(|response| response.status().is_success()))
         .build()?;
-    // No request passes that exceeds five in any hour. A bucket would allow five at first and then one every 12 minutes.
+    // No request passes that exceeds five in any hour. A bucket would allow five at first and then one every 12
+    // minutes.
     let by_account = Policy::new("account", Quota::per_hour(5)).sliding_window_log();
     let by_account = Limiter::new(Memory::default(), by_account)?;
     Ok(Router::new()

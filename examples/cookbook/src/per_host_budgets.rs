@@ -1,6 +1,7 @@
 //! A retry budget for each host.
 //!
-//! With one budget for all hosts, a host that is down spends the retries of the others. `budget_by` keeps one budget for each key.
+//! With one budget for all hosts, a host that is down spends the retries of the others. `budget_by` keeps one budget
+//! for each key.
 
 use bytes::Bytes;
 use http_body_util::Empty;

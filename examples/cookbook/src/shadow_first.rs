@@ -1,7 +1,7 @@
 //! New layers in production: shadow first, then on.
 //!
-//! In shadow mode a layer decides and counts, and changes no request. Compare its counts with your expectation, then switch it on
-//! without a restart.
+//! In shadow mode a layer decides and counts, and changes no request. Compare its counts with your expectation, then
+//! switch it on without a restart.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

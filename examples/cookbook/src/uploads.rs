@@ -8,7 +8,8 @@ use std::time::Duration;
 use tower::{BoxError, Service, ServiceBuilder};
 use tower_jitter_retry::{BuildError, RetryLayer};
 
-/// A client that retries uploads of up to 8 MiB. A concurrency limit below bounds the memory: at most 16 uploads in flight.
+/// A client that retries uploads of up to 8 MiB. A concurrency limit below bounds the memory: at most 16 uploads in
+/// flight.
 pub fn client() -> Result<
     impl Service<reqwest::Request, Response = reqwest::Response, Error = BoxError> + Clone,
     BuildError,

@@ -13,8 +13,8 @@ use crate::proto::{
     RateLimitRequest, RateLimitResponse,
 };
 
-/// Maximum number of concurrent decisions of one call. A remote backend decides them in few round trips, and a call with
-/// many descriptors leaves room in its queue for other calls.
+/// Maximum number of concurrent decisions of one call. A remote backend decides them in few round trips, and a call
+/// with many descriptors leaves room in its queue for other calls.
 const CONCURRENT_DECISIONS: usize = 64;
 
 /// A limiter for each unit of time, by its number. Each decision brings the limit of its rule.
@@ -173,8 +173,8 @@ fn key(domain: &str, entries: &[Entry]) -> Vec<u8> {
     key
 }
 
-/// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11, as the layers of the crate write them,
-/// and `Retry-After` if a status exceeds its limit.
+/// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11, as the layers of the crate write
+/// them, and `Retry-After` if a status exceeds its limit.
 fn headers<'a>(statuses: impl Iterator<Item = &'a DescriptorStatus>) -> Vec<HeaderValue> {
     let (mut policies, mut states, mut retry_after) = (vec![], vec![], None);
     for status in statuses {

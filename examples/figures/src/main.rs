@@ -1,5 +1,5 @@
-//! Reproduces published results: the shipping layers run against simulated servers, on a clock that jumps from one event to
-//! the next. The README lists the commands.
+//! Reproduces published results: the shipping layers run against simulated servers, on a clock that jumps from one
+//! event to the next. The README lists the commands.
 
 mod arrivals;
 mod contention;

@@ -40,7 +40,8 @@ pub(crate) enum Selection {
     HedgingDemo,
     /// Fleets of 20, 100 and 1,000 instances that share one bucket, with and without leases.
     Leases,
-    /// Recovery from an outage, with and without retry budgets ("Metastable Failures in Distributed Systems", HotOS 2021).
+    /// Recovery from an outage, with and without retry budgets ("Metastable Failures in Distributed Systems", HotOS
+    /// 2021).
     Metastable,
     /// Hedging a fan-out over 1,000 keys ("The Tail at Scale", Dean and Barroso 2013).
     TailAtScale,

@@ -27,7 +27,8 @@ struct Setting {
     queries_per_piece: u32,
 }
 
-/// A learned delay needs every key to go through the layer, so that mode has fewer queries. Each piece learns separately.
+/// A learned delay needs every key to go through the layer, so that mode has fewer queries. Each piece learns
+/// separately.
 const SETTINGS: [Setting; 3] = [
     Setting {
         mode: Mode::None,

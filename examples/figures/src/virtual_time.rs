@@ -3,8 +3,8 @@
 use std::io;
 use std::time::Duration;
 
-/// Virtual milliseconds per millisecond of the figure. tokio rounds every timer up to 1 ms, a tenth of a network leg; at
-/// this scale the error is a thousandth.
+/// Virtual milliseconds per millisecond of the figure. tokio rounds every timer up to 1 ms, a tenth of a network leg;
+/// at this scale the error is a thousandth.
 const SCALE: f64 = 100.0;
 
 /// Returns the virtual time for `ms` milliseconds of the figure.

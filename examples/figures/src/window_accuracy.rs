@@ -1,5 +1,5 @@
-//! The count of each rate limit algorithm and the true count of the sliding window, over an hour of traffic ("Distributed
-//! rate limiting algorithms", Criteo Engineering, 2022).
+//! The count of each rate limit algorithm and the true count of the sliding window, over an hour of traffic
+//! ("Distributed rate limiting algorithms", Criteo Engineering, 2022).
 
 mod algorithm;
 mod limited;

@@ -48,8 +48,8 @@ pub(crate) struct ServeOptions {
     /// Address of the live page and of /metrics; `off` for none.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3001")]
     pub(crate) admin: Admin,
-    /// Requests per second that the gateway sends through itself, and again to the upstream without the layers, to show the
-    /// difference on the page.
+    /// Requests per second that the gateway sends through itself, and again to the upstream without the layers, to show
+    /// the difference on the page.
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
     pub(crate) traffic: Option<u32>,
     /// Forward without the rate limit, retries and hedged requests, for comparison.
@@ -136,8 +136,8 @@ pub(crate) struct StackOptions {
     #[arg(long, global = true, value_name = "N", default_value = "100", value_parser = value_parser!(u64).range(1..))]
     pub(crate) burst: u64,
     /// Backend that counts the limits: memory (this process), redis (a server that the gateway starts for itself), or a
-    /// backend that several gateways share: redis://host:port, redis-cluster://host:port,.., redis-sentinel://host:port,../name or
-    /// memcached://host:port,...
+    /// backend that several gateways share: redis://host:port, redis-cluster://host:port,..,
+    /// redis-sentinel://host:port,../name or memcached://host:port,...
     #[arg(long, global = true, value_name = "STORE", default_value = "memory")]
     pub(crate) backend: Choice,
     /// Lease tokens of busy clients for this time in milliseconds, from 10 to 60000, and decide on leased

@@ -83,7 +83,8 @@ pub(crate) fn gateway(
         let builder = RateLimitLayer::builder(Arc::clone(&backend))
             .name("gateway")
             .limit(policy.clone())
-            // If the backend is down, each gateway admits its share of the limit, so that the fleet stays near the limit.
+            // If the backend is down, each gateway admits its share of the limit, so that the fleet stays near the
+            // limit.
             .failure_mode(FailureMode::Local {
                 instances: options.fleet,
             })
@@ -111,7 +112,8 @@ pub(crate) fn gateway(
     let retry = RetryLayer::builder()
         .http()
         .max_attempts(options.attempts)
-        // The upstream is near and answers in 15 ms, so the default of 100 ms would be most of a retried request's latency.
+        // The upstream is near and answers in 15 ms, so the default of 100 ms would be most of a retried request's
+        // latency.
         .backoff(Backoff::exponential(
             Duration::from_millis(25),
             Duration::from_secs(1),
@@ -178,8 +180,8 @@ pub(crate) fn bare(options: &StackOptions, upstream: Authority) -> Result<Router
     Ok(Router::new().fallback_service(Proxy::service(upstream, outbound)?))
 }
 
-/// A client for clear-text HTTP. The layers clone their inner service in each call, so the client is shared: a clone of its
-/// own copies all its settings.
+/// A client for clear-text HTTP. The layers clone their inner service in each call, so the client is shared: a clone of
+/// its own copies all its settings.
 fn client() -> impl Service<
     Request<Body>,
     Response = Response<Incoming>,

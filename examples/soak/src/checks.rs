@@ -85,8 +85,8 @@ pub(crate) struct Span {
 /// Time around a response in which the control counts.
 const NEAR: Duration = Duration::from_millis(500);
 
-/// Checks that each response takes at most `timeout`, plus the scheduling delays of the machine. The control measures these
-/// delays: it sends requests straight to the upstream, which answers them immediately.
+/// Checks that each response takes at most `timeout`, plus the scheduling delays of the machine. The control measures
+/// these delays: it sends requests straight to the upstream, which answers them immediately.
 pub(crate) fn on_time(
     name: &str,
     responses: &[Span],
@@ -123,8 +123,8 @@ pub(crate) fn on_time(
     }
 }
 
-/// Checks that a resource of a process grows by at most a quarter and `margin` between two sets of samples: those after the
-/// first round of faults, and those at the end.
+/// Checks that a resource of a process grows by at most a quarter and `margin` between two sets of samples: those after
+/// the first round of faults, and those at the end.
 pub(crate) fn growth(name: String, first: &[u64], last: &[u64], margin: u64, unit: &str) -> Check {
     let (Some(first), Some(last)) = (median(first), median(last)) else {
         return Check {

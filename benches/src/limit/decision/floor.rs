@@ -1,5 +1,5 @@
-//! The parts of a decision that no correct limiter can omit: read the clock, hash the key, and charge the key's state in one
-//! atomic step. The floor compares no keys and returns no numbers.
+//! The parts of a decision that no correct limiter can omit: read the clock, hash the key, and charge the key's state
+//! in one atomic step. The floor compares no keys and returns no numbers.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;

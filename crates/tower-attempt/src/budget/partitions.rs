@@ -76,16 +76,17 @@ pub struct Budgets(Arc<Table>);
 ///
 /// # Eviction adds no tokens
 ///
-/// A partition is evicted only while it has no clone and no permit. So no call in flight can still use the evicted budget,
-/// and its key never has two partitions. A partition is also evicted only if it is full or in its initial state, so the
-/// partition that takes its place has no more tokens. Over time, a place in the table therefore never gives more tokens
-/// than one budget, whichever keys use it.
+/// A partition is evicted only while it has no clone and no permit. So no call in flight can still use the evicted
+/// budget, and its key never has two partitions. A partition is also evicted only if it is full or in its initial
+/// state, so the partition that takes its place has no more tokens. Over time, a place in the table therefore never
+/// gives more tokens than one budget, whichever keys use it.
 ///
 /// The exception is a partition whose bucket was not seen to change for [`MAX_UNUSED`](shard::MAX_UNUSED). It may be
 /// evicted although it has fewer tokens than a new one. So in each such time a place gives at most the initial tokens
 /// more.
 ///
-/// A key without a partition draws on the shared budget. If the key gets a partition later, it has drawn on two budgets.
+/// A key without a partition draws on the shared budget. If the key gets a partition later, it has drawn on two
+/// budgets.
 struct Table {
     template: Budget,
     /// The budget of the keys for which there is no room.

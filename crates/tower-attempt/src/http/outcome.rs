@@ -9,7 +9,8 @@ use crate::{Attempt, Verdict};
 /// The result of the standard rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Classified<C> {
-    /// The verdict. [`Verdict::Unprocessed`] and [`Verdict::not_sent`] prove that the server did not process the request.
+    /// The verdict. [`Verdict::Unprocessed`] and [`Verdict::not_sent`] prove that the server did not process the
+    /// request.
     pub(crate) verdict: Verdict,
     /// Whether the server rejected the request, presumably before any work. Then any request counts as safe to resend.
     pub(crate) rejected: bool,

@@ -1,5 +1,5 @@
-/// Implements the methods that the retry and the hedge crate share: the constructors, the builder's setters of protocol,
-/// rules, name, mode, budget and observer, the methods of handles, `Debug`, and `Layer`.
+/// Implements the methods that the retry and the hedge crate share: the constructors, the builder's setters of
+/// protocol, rules, name, mode, budget and observer, the methods of handles, `Debug`, and `Layer`.
 ///
 /// The setters have to be inherent methods, so that users import no trait, and a crate cannot add these to a type of
 /// another crate. `$builder` and `$layer` are tuple structs of [`Parts`](crate::layer::Parts). The builder's settings
@@ -109,13 +109,14 @@ macro_rules! __layer {
                 let _ = self.change(|given| given.common.mode = Some(mode));
             }
 
-            /// Sets the budget. The same layer deposits into it as before: this layer, or a layer above if this layer was
+            /// Sets the budget. The same layer deposits into it as before: this layer, or a layer above if this layer
+            /// was
             #[doc = concat!("built with [`shared_budget`](", stringify!($builder), "::shared_budget).")]
             ///
             /// # Errors
             ///
-            /// Returns an error if the budget is out of its range or cannot pay for the percentile of a hedge layer, or if
-            /// the layer has budgets by key.
+            /// Returns an error if the budget is out of its range or cannot pay for the percentile of a hedge layer, or
+            /// if the layer has budgets by key.
             pub fn set_budget(&self, budget: $crate::Budget) -> Result<(), $crate::BuildError> {
                 let deposits = self.0.load().config.common.deposits();
                 let pool = $crate::layer::Pool::one(budget, deposits);
@@ -172,8 +173,8 @@ macro_rules! __layer {
                 self
             }
 
-            /// The receiver of the layer's events. It replaces an observer that was set before. An `Arc` of an observer is an
-            /// observer, too, and so is a pair of observers.
+            /// The receiver of the layer's events. It replaces an observer that was set before. An `Arc` of an observer
+            /// is an observer, too, and so is a pair of observers.
             ///
             /// # Default
             ///
@@ -214,9 +215,10 @@ macro_rules! __layer {
 
             #[doc = concat!("The budget that ", $extras, " draw on, and that a layer above deposits into.")]
             ///
-            /// With [`grpc_throttle`](crate::Budget::grpc_throttle) this layer records the failed attempts that the layer
-            /// above does not receive, and the layer above records the outcome of the call. So a failure counts once. With two
-            /// nested retry layers, a failure that cannot carry a mark counts twice: an `Err`, or any failure of a generic layer.
+            /// With [`grpc_throttle`](crate::Budget::grpc_throttle) this layer records the failed attempts that the
+            /// layer above does not receive, and the layer above records the outcome of the call. So a failure counts
+            /// once. With two nested retry layers, a failure that cannot carry a mark counts twice: an `Err`, or any
+            /// failure of a generic layer.
             ///
             /// # Errors
             ///
@@ -403,8 +405,8 @@ macro_rules! __layer {
             /// a retryable verdict is obeyed only if the request is idempotent, if there is proof that the server did
             /// not process it, or if the server rejected it (HTTP's 429, gRPC's pushback).
             ///
-            /// A retry layer also calls the closure for attempts that timed out. In a hedge layer, a retryable outcome does
-            /// not win while another attempt is in flight.
+            /// A retry layer also calls the closure for attempts that timed out. In a hedge layer, a retryable outcome
+            /// does not win while another attempt is in flight.
             ///
             /// # Default
             ///
@@ -449,8 +451,8 @@ macro_rules! __layer {
             }
 
             #[doc = concat!("The budgets that ", $extras, " draw on and successful calls deposit into.")]
-            /// The closure names the key of each request's budget, so that a failing backend does not use up the budget of
-            /// the others.
+            /// The closure names the key of each request's budget, so that a failing backend does not use up the budget
+            /// of the others.
             ///
             /// Requests for which the closure returns `None` share one budget. A handle does not change these budgets.
             ///
@@ -480,8 +482,8 @@ macro_rules! __layer {
                 self.pools("budget_by", budgets, key, true)
             }
 
-            /// Like [`budget_by`](Self::budget_by), with budgets that a layer above deposits into: a layer with `budget_by`
-            /// of the same [`Budgets`](crate::Budgets) and the same closure.
+            /// Like [`budget_by`](Self::budget_by), with budgets that a layer above deposits into: a layer with
+            /// `budget_by` of the same [`Budgets`](crate::Budgets) and the same closure.
             pub fn shared_budget_by(
                 self,
                 budgets: $crate::Budgets,
@@ -511,8 +513,8 @@ macro_rules! __layer {
 
         $(#[$idempotent_if])*
         impl<$($dialect)* O, $($x),+> $builder<$protocol, O, $($x),+> {
-            /// Declares that the requests for which a closure returns `true` are idempotent, in addition to the requests that
-            /// the protocol calls idempotent.
+            /// Declares that the requests for which a closure returns `true` are idempotent, in addition to the
+            /// requests that the protocol calls idempotent.
             ///
             /// Use it for a POST that only reads, for a POST that the server deduplicates, and for gRPC methods. A
             /// [`classify`](Self::classify) rule never makes another attempt safe; this setting does.
@@ -532,8 +534,8 @@ macro_rules! __layer {
 
         #[cfg(feature = "http")]
         impl<O, $($x),+> $builder<$crate::Http, O, $($x),+> {
-            /// Further statuses to retry for idempotent requests, in addition to the default ones. In a hedge layer, a response with
-            /// such a status does not win while another attempt is in flight.
+            /// Further statuses to retry for idempotent requests, in addition to the default ones. In a hedge layer, a
+            /// response with such a status does not win while another attempt is in flight.
             ///
             /// # Default
             ///
@@ -559,9 +561,9 @@ macro_rules! __layer {
             /// Generates an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) for each request that has no
             /// key and no idempotent method, except CONNECT. The request may then be resent like an idempotent one.
             ///
-            /// Use it only with servers that honour the key. If a server ignores the key, a resent POST may act twice. The
-            /// closure returns a new key for every request, such as a random UUID. All attempts of a request have the same
-            /// key. A hedge layer still hedges such a request only if `hedge_unsafe_if` allows it.
+            /// Use it only with servers that honour the key. If a server ignores the key, a resent POST may act twice.
+            /// The closure returns a new key for every request, such as a random UUID. All attempts of a request have
+            /// the same key. A hedge layer still hedges such a request only if `hedge_unsafe_if` allows it.
             ///
             /// # Default
             ///
@@ -602,8 +604,8 @@ macro_rules! __layer {
 
         #[cfg(feature = "grpc")]
         impl<O, $($x),+> $builder<$crate::Grpc, O, $($x),+> {
-            /// The full names of methods that are idempotent, such as `/helloworld.Greeter/SayHello`. The leading slash is
-            /// optional.
+            /// The full names of methods that are idempotent, such as `/helloworld.Greeter/SayHello`. The leading slash
+            /// is optional.
             ///
             /// A retry layer also retries their calls after UNAVAILABLE, a broken connection or a timeout of the
             /// attempt. A hedge layer hedges only calls that are declared idempotent.

@@ -57,8 +57,8 @@ pub trait ReplayableBody: Body<Data = Bytes> + Default {
     /// Makes a body of this type that reads `body`, a stream that a layer records or replays.
     fn from_replay(body: ReplayBody<Self::Source>) -> Self;
 
-    /// Whether the body's error type can express that an attempt was interrupted. If not, no hedge is sent while another
-    /// attempt may interrupt that hedge.
+    /// Whether the body's error type can express that an attempt was interrupted. If not, no hedge is sent while
+    /// another attempt may interrupt that hedge.
     ///
     /// # Default
     ///
@@ -153,8 +153,8 @@ impl_replayable!(
     |body| Self::new(Native::new(body)),
 );
 
-// `Body::new` of axum and tonic takes an `UnsyncBoxBody` with its own error type as it is. So the body is boxed once, and
-// its error is not wrapped.
+// `Body::new` of axum and tonic takes an `UnsyncBoxBody` with its own error type as it is. So the body is boxed once,
+// and its error is not wrapped.
 
 #[cfg(feature = "axum-08")]
 impl_replayable!(

@@ -14,9 +14,9 @@ use super::wakers::Wakers;
 /// A source and its recorded frames, shared by its readers and by the saved request.
 ///
 /// No foreign code runs under the lock, except the clone of a waker. A reader that polls the source takes it out of the
-/// record, polls it without the lock, and puts it back. A reader that finds the source taken registers its waker and waits.
-/// Values to be dropped are moved out of the lock first. So neither a source that wakes while it is polled nor a source
-/// whose drop touches the readers can deadlock.
+/// record, polls it without the lock, and puts it back. A reader that finds the source taken registers its waker and
+/// waits. Values to be dropped are moved out of the lock first. So neither a source that wakes while it is polled nor a
+/// source whose drop touches the readers can deadlock.
 pub(super) struct BodyRecord<B, E> {
     /// The size hint of the source before it was read.
     pub(super) size: SizeHint,
@@ -107,16 +107,16 @@ pub(super) struct RecordState<B, E> {
 /// The next step of a reader.
 pub(super) enum Next<B, E> {
     Give(Item<E>),
-    /// The reader polls the source with this waker, or, if that is `None`, with its own. If the source is `None`, another
-    /// reader is polling it, and this reader waits.
+    /// The reader polls the source with this waker, or, if that is `None`, with its own. If the source is `None`,
+    /// another reader is polling it, and this reader waits.
     Poll(Option<B>, Option<Waker>),
 }
 
 impl<B, E> RecordState<B, E> {
     /// Adds a reader, if the record has all frames. `others_ended` is true if all earlier attempts have ended.
     ///
-    /// `is_mute` is true if the body's error type cannot express an interruption. The client of an interrupted mute reader
-    /// would wait forever, so a mute reader does not join while an earlier attempt may interrupt it.
+    /// `is_mute` is true if the body's error type cannot express an interruption. The client of an interrupted mute
+    /// reader would wait forever, so a mute reader does not join while an earlier attempt may interrupt it.
     pub(super) fn join(&mut self, others_ended: bool, is_mute: bool) -> Option<ReaderId> {
         let is_safe = others_ended || self.ended || self.readers.is_empty();
         if !self.saved || is_mute && !is_safe {
@@ -269,10 +269,11 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
         }
     }
 
-    /// Returns the reader that continues with the body after the limit is exceeded: the oldest whose attempt has not ended.
+    /// Returns the reader that continues with the body after the limit is exceeded: the oldest whose attempt has not
+    /// ended.
     ///
-    /// If all attempts have ended, their clients read only to keep their connections. The result is then `None` if a later
-    /// attempt may need the body, and otherwise the oldest reader.
+    /// If all attempts have ended, their clients read only to keep their connections. The result is then `None` if a
+    /// later attempt may need the body, and otherwise the oldest reader.
     fn winner(&self) -> Option<ReaderId> {
         let oldest = self.readers.iter().next().filter(|_| !self.saved);
         self.readers

@@ -14,8 +14,8 @@ use super::record::Item;
 /// `ReplayBody<B>` as its body.
 ///
 /// Use it for bodies that cannot be copied, such as the `Incoming` of a hyper server. The frameworks' own bodies and
-/// `BoxBody` need no wrapper, so the service's body type does not change. Use a `BoxBody` if the body's error is a boxed
-/// error: the error of a `ReplayBody` implements `Error` only if the body's error does.
+/// `BoxBody` need no wrapper, so the service's body type does not change. Use a `BoxBody` if the body's error is a
+/// boxed error: the error of a `ReplayBody` implements `Error` only if the body's error does.
 ///
 /// ```
 /// use bytes::Bytes;

@@ -37,12 +37,12 @@ pub trait ReplayableRequest: HttpRequest + Sized {
     /// The copy from which further attempts are made.
     type Saved;
 
-    /// Prepares the request for its first attempt, and returns the copy for further attempts. `None` means that the request
-    /// cannot be resent.
+    /// Prepares the request for its first attempt, and returns the copy for further attempts. `None` means that the
+    /// request cannot be resent.
     ///
-    /// Records up to `limit` bytes of a body that streams, and at most one more frame. A frame counts as the size of its
-    /// content, or as 64 bytes if that is more. So the frames within the limit take at most about twice the limit in
-    /// memory. With a limit of 0, a body that
+    /// Records up to `limit` bytes of a body that streams, and at most one more frame. A frame counts as the size of
+    /// its content, or as 64 bytes if that is more. So the frames within the limit take at most about twice the limit
+    /// in memory. With a limit of 0, a body that
     /// streams can usually be resent only if none of it was read.
     fn save(&mut self, limit: usize) -> Option<Self::Saved>;
 

@@ -8,8 +8,8 @@ use super::readers::ReaderId;
 /// The wakers of all readers that wait for the source. As a waker, it wakes all of them, whichever reader polled the
 /// source last.
 ///
-/// This type has an allocation and a lock of its own. The source keeps this type as its waker, so this type must not own
-/// the source. A wake must not need the lock under which readers look for frames.
+/// This type has an allocation and a lock of its own. The source keeps this type as its waker, so this type must not
+/// own the source. A wake must not need the lock under which readers look for frames.
 #[derive(Debug, Default)]
 pub(super) struct Wakers(Mutex<BTreeMap<ReaderId, Waker>>);
 

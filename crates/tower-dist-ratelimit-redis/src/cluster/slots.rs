@@ -47,7 +47,8 @@ impl Slots {
     }
 }
 
-/// Parses the answer of the node `asked` to `CLUSTER SLOTS`. A node that is listed without a host gets the host of `asked`.
+/// Parses the answer of the node `asked` to `CLUSTER SLOTS`. A node that is listed without a host gets the host of
+/// `asked`.
 pub(super) fn slots(answer: Value, asked: &Address) -> Option<Slots> {
     let mut slots = Slots {
         owners: vec![None; SLOTS],

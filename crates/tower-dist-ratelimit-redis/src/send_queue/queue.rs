@@ -16,7 +16,8 @@ use crate::{
     failure::Failure,
 };
 
-/// Number of waiting requests that is enough for a call, even if they make only a few rows because they have the same key.
+/// Number of waiting requests that is enough for a call, even if they make only a few rows because they have the same
+/// key.
 const MANY: usize = 64;
 
 /// Number of calls of one kind (with the same script and Cluster slot) that can be in flight before further requests

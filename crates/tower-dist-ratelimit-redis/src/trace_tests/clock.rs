@@ -4,8 +4,8 @@ use tower_dist_ratelimit::{Algorithm, Decision, Quota};
 
 /// The time at which a key is charged in Rust, in microseconds. It is the server's time until that jumps back.
 ///
-/// After a jump to a time before the last write of a key, the scripts treat the key as written now, or in the present window.
-/// For the algorithms in Rust that is a later time.
+/// After a jump to a time before the last write of a key, the scripts treat the key as written now, or in the present
+/// window. For the algorithms in Rust that is a later time.
 pub(super) struct Clock {
     algorithm: Algorithm,
     window: u64,

@@ -2,8 +2,9 @@ use std::time::Duration;
 
 use tower_dist_ratelimit::Decision;
 
-/// Returns whether two waits are equal. The script rounds up to microseconds; the arithmetic rounds to nanoseconds, up or
-/// down. After changes of the quota, both have rounded the used tokens to their own units, which adds a share of the wait.
+/// Returns whether two waits are equal. The script rounds up to microseconds; the arithmetic rounds to nanoseconds, up
+/// or down. After changes of the quota, both have rounded the used tokens to their own units, which adds a share of the
+/// wait.
 fn same_wait(ours: Duration, theirs: Duration, changes: bool) -> bool {
     // With a limit of zero no token drains. Both waits are then decades, up to the largest number of each.
     let never = Duration::from_secs(1_000_000_000);

@@ -48,8 +48,8 @@ pub(super) fn steps(quota: Quota) -> impl Strategy<Value = Vec<Step>> {
                 quota,
             }
         });
-    // After a full refund the script deletes the key, and the arithmetic keeps a state of the present time. The two differ
-    // if the clock jumps back behind it. So a trace has refunds or jumps.
+    // After a full refund the script deletes the key, and the arithmetic keeps a state of the present time. The two
+    // differ if the clock jumps back behind it. So a trace has refunds or jumps.
     (prop::collection::vec(step, 1..40), any::<bool>()).prop_map(|(mut steps, jumps)| {
         for step in &mut steps {
             if jumps {

@@ -80,8 +80,8 @@ impl Pending {
     }
 }
 
-/// Returns the quota with the policy's own window. Between windows of very different lengths, the conversion would be mostly
-/// rounding.
+/// Returns the quota with the policy's own window. Between windows of very different lengths, the conversion would be
+/// mostly rounding.
 fn in_window_of(quota: Quota, other: Quota) -> Quota {
     Quota::new(other.limit(), quota.window()).burst(other.burst_size())
 }

@@ -293,8 +293,8 @@ mod sets {
         assert_eq!(wan.trips(), trips + 1);
     }
 
-    /// A cached rejection reports the remaining tokens of the other policies. Only the backend knows them if the request may cost
-    /// as many as remain.
+    /// A cached rejection reports the remaining tokens of the other policies. Only the backend knows them if the
+    /// request may cost as many as remain.
     #[tokio::test(start_paused = true)]
     async fn a_higher_cost_of_a_policy_that_has_not_rejected_goes_to_the_backend() {
         let wan = Wan::away(AWAY);

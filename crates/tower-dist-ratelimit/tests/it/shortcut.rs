@@ -1,5 +1,5 @@
-//! A single policy in a [`Memory`] is decided by a shortcut that no other backend has. Its observable behaviour equals the
-//! general path's.
+//! A single policy in a [`Memory`] is decided by a shortcut that no other backend has. Its observable behaviour equals
+//! the general path's.
 
 mod calls;
 mod http;
@@ -48,8 +48,8 @@ impl Backend for Detour {
     }
 }
 
-/// Two limits over one memory with the same traffic; the second takes the general path. In one memory, a key has the same place
-/// in both tables, and both clocks start together.
+/// Two limits over one memory with the same traffic; the second takes the general path. In one memory, a key has the
+/// same place in both tables, and both clocks start together.
 fn both<T>(keys: usize, side: impl Fn(Arc<dyn Backend>) -> T) -> [T; 2] {
     let memory = Arc::new(Memory::with_capacity(keys));
     let detour = Detour(Arc::clone(&memory));

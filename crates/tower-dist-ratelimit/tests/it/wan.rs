@@ -12,8 +12,8 @@ use tower_dist_ratelimit::{
     backend::{Answer, Backend, BackendError, BoxFuture, Charge, JointDecision, Memory, PolicyId},
 };
 
-/// [`Memory`] behind a network. Sent messages arrive even if the caller stops waiting. Clones share the memory, and so do
-/// policies of the same name.
+/// [`Memory`] behind a network. Sent messages arrive even if the caller stops waiting. Clones share the memory, and so
+/// do policies of the same name.
 #[derive(Clone)]
 pub(crate) struct Wan(Arc<Inner>);
 

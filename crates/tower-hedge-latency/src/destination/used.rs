@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// All attempts of a call share one list. A balancer that picks an endpoint for an attempt avoids the endpoints on the
 /// list, and adds its choice. With [`spread`](crate::HedgeLayerBuilder::spread) or
-/// [`alternates_fn`](crate::HedgeLayerBuilder::alternates_fn), the layer adds a list to each request that it may hedge. It
-/// adds none while no delay is learned, or if it sends no hedges.
+/// [`alternates_fn`](crate::HedgeLayerBuilder::alternates_fn), the layer adds a list to each request that it may hedge.
+/// It adds none while no delay is learned, or if it sends no hedges.
 ///
 /// # Cost
 ///

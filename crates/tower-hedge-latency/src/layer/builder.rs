@@ -50,16 +50,16 @@ pub struct HedgeLayerBuilder<P = Generic, O = NoObserver, A = Anywhere, L = Canc
 );
 
 impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
-    /// The quantile of the latency of live calls after which hedges are sent, above 0 and below 1. Hedge k is due after k
-    /// times that latency.
+    /// The quantile of the latency of live calls after which hedges are sent, above 0 and below 1. Hedge k is due after
+    /// k times that latency.
     ///
-    /// With 0.95 the slowest 5 % of the calls are hedged. Choose the quantile by the additional load that you can afford.
-    /// The default budget pays for one hedge of each of these calls. [`build`](Self::build) fails if an explicit
-    /// [`budget`](Self::budget) is too small for that. The learned latency usually follows a changing service within about
-    /// two [windows](Self::window).
+    /// With 0.95 the slowest 5 % of the calls are hedged. Choose the quantile by the additional load that you can
+    /// afford. The default budget pays for one hedge of each of these calls. [`build`](Self::build) fails if an
+    /// explicit [`budget`](Self::budget) is too small for that. The learned latency usually follows a changing service
+    /// within about two [windows](Self::window).
     ///
-    /// If more than 1 − `quantile` of the calls are slow, the learned delay is as long as a slow call, and hedges are too
-    /// late to win. A [`max_delay`](Self::max_delay) prevents that.
+    /// If more than 1 − `quantile` of the calls are slow, the learned delay is as long as a slow call, and hedges are
+    /// too late to win. A [`max_delay`](Self::max_delay) prevents that.
     ///
     /// # Cost
     ///
@@ -155,15 +155,16 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 
     /// Whether a retryable failure of an attempt sends the next hedge immediately.
     ///
-    /// A failure with a `Retry-After` or a gRPC pushback sends no hedge before that wait has passed. If there is a wait and
-    /// no other attempt is in flight, the caller receives the failure.
+    /// A failure with a `Retry-After` or a gRPC pushback sends no hedge before that wait has passed. If there is a wait
+    /// and no other attempt is in flight, the caller receives the failure.
     ///
-    /// Use it for failures that arrive early and pass quickly, where the backoff of a retry layer would be too long. The
-    /// hedge takes a token from the budget like any other. While a percentile has no learned delay, no hedge is sent.
+    /// Use it for failures that arrive early and pass quickly, where the backoff of a retry layer would be too long.
+    /// The hedge takes a token from the budget like any other. While a percentile has no learned delay, no hedge is
+    /// sent.
     ///
     /// If a due hedge already waits until its service is ready, that hedge is the next one. Its service may need the
-    /// concurrency permit that the failed attempt held. If its service is still not ready and no attempt is in flight, the
-    /// caller receives the failure.
+    /// concurrency permit that the failed attempt held. If its service is still not ready and no attempt is in flight,
+    /// the caller receives the failure.
     ///
     /// # Default
     ///

@@ -32,8 +32,8 @@ const BODY_LIMIT: u64 = 64 * 1024;
 ///
 /// A background task awaits a loser's response and reads its body to the end. Another task reads the body of a failed
 /// response that the caller does not receive. A task that exceeds [`time_limit`](Self::time_limit) or
-/// [`body_limit`](Self::body_limit) drops the loser. If [`capacity`](Self::capacity) tasks are running, a further loser is
-/// dropped immediately.
+/// [`body_limit`](Self::body_limit) drops the loser. If [`capacity`](Self::capacity) tasks are running, a further loser
+/// is dropped immediately.
 ///
 /// When the layer, its services and all clones of its `Drain` are dropped, all draining losers are dropped. If a caller
 /// drops a call, the call's attempts in flight are dropped.
@@ -113,7 +113,8 @@ impl Drain {
         self
     }
 
-    /// Returns the number of losers that were dropped because `capacity` losers were draining or no runtime was running.
+    /// Returns the number of losers that were dropped because `capacity` losers were draining or no runtime was
+    /// running.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.pool.dropped.load(Relaxed)

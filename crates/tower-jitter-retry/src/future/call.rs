@@ -19,8 +19,8 @@ use crate::{DelaySource, Event, StopReason, nested, retry_after};
 
 /// The state of a call during an attempt, and the decisions after it.
 ///
-/// The fixed order of the fields keeps padding away from large fields. Otherwise each call copies the large field and the
-/// padding once more.
+/// The fixed order of the fields keeps padding away from large fields. Otherwise each call copies the large field and
+/// the padding once more.
 #[repr(C)]
 pub(crate) struct Call<S, P: Requests<Req>, O: Observe, Req> {
     pub(crate) protocol: P,

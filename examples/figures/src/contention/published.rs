@@ -2,7 +2,8 @@
 
 use super::strategy::Strategy;
 
-/// Means of the simulator that the authors published (aws-arch-backoff-simulator). The article's graphs state no numbers.
+/// Means of the simulator that the authors published (aws-arch-backoff-simulator). The article's graphs state no
+/// numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Published {
     pub(crate) calls: f64,

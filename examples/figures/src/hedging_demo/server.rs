@@ -14,7 +14,8 @@ use super::mode::Mode;
 use super::row::Row;
 use crate::virtual_time::{self, figure_ms, virtual_ms};
 
-/// Share in the article's code, which draws a number below 100 and is slow above 96. The text of the article states 5 %.
+/// Share in the article's code, which draws a number below 100 and is slow above 96. The text of the article states 5
+/// %.
 const SLOW_SHARE: f64 = 0.03;
 /// Latencies in milliseconds.
 const FAST: f64 = 15.0;

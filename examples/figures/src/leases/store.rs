@@ -41,7 +41,8 @@ impl Store {
 
     /// Delays the answer by a round trip.
     ///
-    /// The decision is made at the start of the round trip instead of the middle, in the order in which requests are sent.
+    /// The decision is made at the start of the round trip instead of the middle, in the order in which requests are
+    /// sent.
     fn later(&self, answer: Answer, decisions: Decisions) -> Answer {
         self.shared.round_trips.fetch_add(1, Ordering::Relaxed);
         let Answer::Done(allowed) = answer else {

@@ -18,8 +18,8 @@ const FULL_QUEUE: Duration = Duration::from_secs(3);
 
 /// A single server that processes requests in the order of their arrival and stops during an outage.
 ///
-/// It rejects a request immediately while its queue is full. It processes every other request to the end, also after the
-/// caller has given up.
+/// It rejects a request immediately while its queue is full. It processes every other request to the end, also after
+/// the caller has given up.
 #[derive(Debug)]
 pub(crate) struct Server {
     start: Instant,

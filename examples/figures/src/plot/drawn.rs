@@ -72,7 +72,8 @@ impl Drawn {
             .count()
     }
 
-    /// Fails unless this is a tail in steps over percentiles, with this number of published points and a logarithmic axis.
+    /// Fails unless this is a tail in steps over percentiles, with this number of published points and a logarithmic
+    /// axis.
     pub(crate) fn assert_is_a_tail_with(&self, published: usize) {
         for tick in ["90 %", "99 %", "99.9 %", "99.99 %", "10", "100"] {
             assert!(self.has_text(tick), "{tick}");

@@ -43,8 +43,8 @@ impl Mode {
         builder.build().map(Some)
     }
 
-    /// Returns n if one in n of the fast keys goes through the layer. A sample shows that the layer does not hedge them. A learned
-    /// delay needs all of them.
+    /// Returns n if one in n of the fast keys goes through the layer. A sample shows that the layer does not hedge
+    /// them. A learned delay needs all of them.
     pub(crate) fn one_of(self) -> u32 {
         match self {
             Self::None | Self::Fixed => 100,

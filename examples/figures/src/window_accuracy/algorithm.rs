@@ -9,8 +9,8 @@ use tower_dist_ratelimit::{Limiter, Policy, Quota};
 
 use super::{LIMIT, WINDOW};
 
-/// Tokens per request. The limiter reports the remaining tokens as an integer, so this gives a resolution of a hundredth
-/// of a request.
+/// Tokens per request. The limiter reports the remaining tokens as an integer, so this gives a resolution of a
+/// hundredth of a request.
 pub(crate) const COST: u64 = 100;
 
 /// Buckets of 15 seconds. With the weighted oldest bucket they are the article's five.

@@ -11,9 +11,9 @@ pub(crate) enum Published {
 }
 
 impl Published {
-    /// The article states that a fixed window admits twice the limit. The other bounds follow from the algorithms. Two windows
-    /// admit one request less against an adversary, and stay close to the limit on real traffic. Whole sub-windows and the log
-    /// never exceed the limit. A token bucket adds its burst.
+    /// The article states that a fixed window admits twice the limit. The other bounds follow from the algorithms. Two
+    /// windows admit one request less against an adversary, and stay close to the limit on real traffic. Whole
+    /// sub-windows and the log never exceed the limit. A token bucket adds its burst.
     pub(crate) fn of(row: &Row) -> Option<Self> {
         let adversarial = row.traffic == "adversarial";
         let poisson = row.traffic == "poisson";

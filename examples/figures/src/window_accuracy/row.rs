@@ -78,7 +78,8 @@ impl Row {
     }
 }
 
-/// Sends requests until one is rejected, just before the count drops, and then each request as early as it can be admitted.
+/// Sends requests until one is rejected, just before the count drops, and then each request as early as it can be
+/// admitted.
 async fn attack(
     algorithm: Algorithm,
     limited: &mut Limited,

@@ -22,7 +22,8 @@ pub(crate) struct Trace {
 /// Time between two points.
 const STEP: Duration = Duration::from_secs(1);
 
-/// Near the limit, where an error matters. Below it, so that few requests are rejected and all algorithms count the same ones.
+/// Near the limit, where an error matters. Below it, so that few requests are rejected and all algorithms count the
+/// same ones.
 const TRAFFIC: Traffic = Traffic::Poisson(0.8);
 
 impl Trace {

@@ -35,7 +35,8 @@ impl Traffic {
         }
     }
 
-    /// Returns arrival times, which are the same for all algorithms. `None` for an adversary, which reacts to the decisions.
+    /// Returns arrival times, which are the same for all algorithms. `None` for an adversary, which reacts to the
+    /// decisions.
     pub(crate) fn arrivals(self, time: Duration, seed: u64) -> Option<Vec<Duration>> {
         match self {
             Self::Poisson(load) => {

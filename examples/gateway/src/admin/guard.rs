@@ -9,7 +9,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::net::IpAddr;
 
-/// Rejects requests for a name other than `localhost` or an IP address: a web site can point its own name at this machine.
+/// Rejects requests for a name other than `localhost` or an IP address: a web site can point its own name at this
+/// machine.
 pub(super) async fn local_host(request: Request, next: Next) -> Response {
     match host(request.headers()) {
         Some(host) if is_address(&host) => next.run(request).await,

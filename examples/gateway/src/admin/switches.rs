@@ -1,4 +1,5 @@
-//! The switches of the page: the layers' modes, and faults of the built-in upstream and of the Redis server of `--backend redis`.
+//! The switches of the page: the layers' modes, and faults of the built-in upstream and of the Redis server of
+//! `--backend redis`.
 
 use axum::extract::State;
 use axum::http::StatusCode;

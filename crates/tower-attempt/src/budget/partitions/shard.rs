@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use crate::Budget;
 
-/// Time after which an unused partition may be evicted. The pools of hyper-util and reqwest close idle connections after
-/// the same time.
+/// Time after which an unused partition may be evicted. The pools of hyper-util and reqwest close idle connections
+/// after the same time.
 pub(super) const MAX_UNUSED: Duration = Duration::from_secs(90);
 
 /// The partitions of the keys whose hashes have the same low bits: on average at most eight.
@@ -73,9 +73,9 @@ impl Shard {
         })
     }
 
-    /// Takes the partitions out of the shard while they change, so that no thread can find them. If a budget then has no
-    /// other owner, no clone of it can appear later. A thread that is still searching, or has cloned a budget, counts as
-    /// another owner.
+    /// Takes the partitions out of the shard while they change, so that no thread can find them. If a budget then has
+    /// no other owner, no clone of it can appear later. A thread that is still searching, or has cloned a budget,
+    /// counts as another owner.
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Partition>) -> T) -> T {
         let partitions = self.0.swap(None);
         let mut partitions = partitions.map(Arc::unwrap_or_clone).unwrap_or_default();

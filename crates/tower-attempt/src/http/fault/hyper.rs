@@ -1,9 +1,9 @@
 //! The errors of hyper, h2 and hyper-util's client.
 //!
-//! The error of hyper-util's client exists only if a build enables hyper-util's feature `http1` or `http2`, as every build
-//! with that client does. This crate must enable neither feature, because Cargo would enable it for all crates of the
-//! build. So this module has a placeholder named [`Error`], and each function that names the error imports all names of
-//! the client's module. If that module has an `Error`, the import hides the placeholder.
+//! The error of hyper-util's client exists only if a build enables hyper-util's feature `http1` or `http2`, as every
+//! build with that client does. This crate must enable neither feature, because Cargo would enable it for all crates of
+//! the build. So this module has a placeholder named [`Error`], and each function that names the error imports all
+//! names of the client's module. If that module has an `Error`, the import hides the placeholder.
 
 use std::any::Any;
 // The placeholder for the client's error.

@@ -12,8 +12,8 @@ use crate::{Attempt, AttemptKind};
 
 /// A request that can be resent.
 ///
-/// The fields are cloned one by one from the borrowed request. A clone of the whole `Request` would be created, filled and
-/// moved in every call.
+/// The fields are cloned one by one from the borrowed request. A clone of the whole `Request` would be created, filled
+/// and moved in every call.
 #[derive(Debug)]
 pub struct SavedRequest<S: Body> {
     method: Method,
@@ -57,8 +57,8 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
     where
         B: ReplayableBody<Source = S>,
     {
-        // A request with `Upgrade` is sent once, because its connection is about to change its protocol. This search takes
-        // as long as several copies, so only a further attempt does it.
+        // A request with `Upgrade` is sent once, because its connection is about to change its protocol. This search
+        // takes as long as several copies, so only a further attempt does it.
         if self.fields.iter().any(|(name, _)| name == UPGRADE) {
             return None;
         }

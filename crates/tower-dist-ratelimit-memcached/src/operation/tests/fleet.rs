@@ -43,8 +43,8 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Returns the admitted requests of machines with these clocks, each with the times of its call and of its verdict. Each
-/// machine makes a request every 20 ms or so.
+/// Returns the admitted requests of machines with these clocks, each with the times of its call and of its verdict.
+/// Each machine makes a request every 20 ms or so.
 async fn admitted(policy: &Policy, clocks: &[Clock]) -> Vec<(Instant, Instant)> {
     const TEST: Duration = Duration::from_secs(20);
     let store = Rc::default();

@@ -15,8 +15,8 @@ fn member(store: &Scripted, policy: Policy) -> Limiter {
     limiter.build().unwrap()
 }
 
-/// Makes the store fail, so that the process decides alone on this many requests: at least five, which open the circuit.
-/// Then lets it return with its probe.
+/// Makes the store fail, so that the process decides alone on this many requests: at least five, which open the
+/// circuit. Then lets it return with its probe.
 async fn decide_alone(store: &Scripted, limiter: &Limiter, requests: u64) {
     store.is(Mood::Failing);
     for _ in 0..requests.max(5) {

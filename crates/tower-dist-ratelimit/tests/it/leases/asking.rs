@@ -103,7 +103,8 @@ async fn background_refills_end_with_the_last_handle() {
     assert_eq!(alive(), 1);
 }
 
-/// The backend decides a request that finds no tokens during a refill. While the shortage lasts, requests are rejected locally.
+/// The backend decides a request that finds no tokens during a refill. While the shortage lasts, requests are rejected
+/// locally.
 #[tokio::test(start_paused = true)]
 async fn many_concurrent_rejections_cost_few_round_trips() {
     let wan = Wan::away(AWAY);

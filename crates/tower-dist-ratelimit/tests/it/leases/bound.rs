@@ -27,7 +27,8 @@ struct Story {
     days: Vec<Day>,
 }
 
-/// Requests that make the key hot, silence, and then more requests than can pass. Times are in thousandths of the lease time.
+/// Requests that make the key hot, silence, and then more requests than can pass. Times are in thousandths of the lease
+/// time.
 #[derive(Clone, Debug)]
 struct Day {
     /// Requests to each instance, evenly spaced.
@@ -44,8 +45,8 @@ struct Day {
     crash: Option<u32>,
 }
 
-/// Answers take no longer than a lease. An exact request is admitted when its answer arrives, which is later than the backend
-/// counts it by the delay of the answer. Messages to the backend can take longer.
+/// Answers take no longer than a lease. An exact request is admitted when its answer arrives, which is later than the
+/// backend counts it by the delay of the answer. Messages to the backend can take longer.
 fn days() -> impl Strategy<Value = Day> {
     let slow = (0_u32..2_000, 0_u32..850);
     let fast = prop_oneof![Just((0, 0)), (0_u32..1_500, 0_u32..850)];
@@ -168,8 +169,8 @@ impl Story {
     }
 }
 
-/// By how many tokens the worst interval exceeds the bound, in parts of a lease time's nanoseconds. The rate is in tokens per
-/// lease time.
+/// By how many tokens the worst interval exceeds the bound, in parts of a lease time's nanoseconds. The rate is in
+/// tokens per lease time.
 fn excess(passed: &[(Duration, u32)], (rate, burst): (u64, u64), lease: Duration) -> i128 {
     let nanos = |time: Duration| i128::try_from(time.as_nanos()).unwrap();
     let lease = nanos(lease);

@@ -82,7 +82,8 @@ async fn a_released_place_can_be_taken() {
     assert_eq!(log.seen().last(), Some(&(12, 1000)));
 }
 
-/// A request that arrives before the new head of the queue sends its request does not use the wait of the dropped request.
+/// A request that arrives before the new head of the queue sends its request does not use the wait of the dropped
+/// request.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_expensive_request_no_longer_delays_the_queue() {
     let log = Log::default();
@@ -169,7 +170,8 @@ async fn available_tokens_cause_no_wait() {
     // A token may be almost due, so this request waits.
     let hopes = spawn(&mut service, Call(40, 0, 1));
     let started = Instant::now();
-    // The stock of 30 and the tokens gained meanwhile pass one per 10 ms, later ones as they refill: the 40th after a second.
+    // The stock of 30 and the tokens gained meanwhile pass one per 10 ms, later ones as they refill: the 40th after a
+    // second.
     let rejected = spawn(&mut service, Call(41, 0, 1)).await.unwrap();
     assert_eq!(rejected, Err(Reason::TooLong));
     assert_eq!(started.elapsed(), Duration::ZERO);

@@ -110,8 +110,9 @@ async fn only_the_head_of_the_queue_sends_requests_to_a_remote_backend() {
     for call in calls {
         call.await.unwrap().unwrap();
     }
-    // All three calls reach the backend at 7 ms, before a queue exists. At 14 ms they learn that 93 ms are missing. From then
-    // on the head waits for its tokens, sends a request, and has its answer 7 ms later. Then the next call sends its request.
+    // All three calls reach the backend at 7 ms, before a queue exists. At 14 ms they learn that 93 ms are missing.
+    // From then on the head waits for its tokens, sends a request, and has its answer 7 ms later. Then the next call
+    // sends its request.
     assert_eq!(log.seen(), [(0, 7), (1, 114), (2, 221), (3, 328)]);
 }
 

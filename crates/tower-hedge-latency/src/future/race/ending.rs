@@ -73,7 +73,8 @@ where
 }
 
 impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> {
-    /// Counts a call that ends, and records its latency. `overtaken` means that the call ends with the outcome of a hedge.
+    /// Counts a call that ends, and records its latency. `overtaken` means that the call ends with the outcome of a
+    /// hedge.
     #[inline]
     fn settle(&mut self, overtaken: bool) {
         let call = self.settings.counters.calls.count();

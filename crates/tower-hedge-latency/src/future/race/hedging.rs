@@ -89,8 +89,8 @@ where
                         return Poll::Ready((attempt, outcome));
                     }
                     self.losers.discard(outcome);
-                    // The end of this hedge may release the concurrency permit that an older hedge waits for, so all hedges
-                    // are polled again.
+                    // The end of this hedge may release the concurrency permit that an older hedge waits for, so all
+                    // hedges are polled again.
                     next = 0;
                 }
             }
@@ -100,8 +100,8 @@ where
 
     /// Sends the hedge at index `place`, or removes it.
     ///
-    /// The token is taken only now. A hedge whose service is never ready takes no token that another hedge or retry could
-    /// use.
+    /// The token is taken only now. A hedge whose service is never ready takes no token that another hedge or retry
+    /// could use.
     fn send(&mut self, place: usize, is_ready: bool) {
         let DueHedge { attempt, state } = self.hedges.remove(place);
         let HedgeState::Readying(mut service, mut request) = state else {
@@ -124,8 +124,8 @@ where
         self.hedges.insert(place, DueHedge { attempt, state });
     }
 
-    /// Classifies an attempt's outcome. Returns whether it decides the race: a success does, and so does a failure that is
-    /// not retryable.
+    /// Classifies an attempt's outcome. Returns whether it decides the race: a success does, and so does a failure that
+    /// is not retryable.
     ///
     /// Called once for each outcome, because it also records failures and sends an event.
     #[inline]
@@ -153,7 +153,8 @@ where
     fn failed(&mut self, attempt: Attempt, verdict: Verdict, outcome: &Outcome<S, Req>) {
         // A retry layer below that gave up and shares the budget has recorded the failure already.
         if !self.protocol.was_given_up(&mut self.context, outcome) {
-            // On a shared budget, the layer above records the first attempt's failure if the call ends with that failure.
+            // On a shared budget, the layer above records the first attempt's failure if the call ends with that
+            // failure.
             match attempt == Attempt::PRIMARY && !self.settings.deposits {
                 true => self.unrecorded = true,
                 false => self.budget().record_failure(),

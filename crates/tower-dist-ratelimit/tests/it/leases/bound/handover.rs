@@ -9,8 +9,8 @@ use tower_dist_ratelimit::{Consistency, FailureMode, Limiter, Policy, Quota};
 use super::{Instance, Passed, excess, play};
 use crate::wan::Wan;
 
-/// One half of a fleet leases tokens and returns them. The other half leases at the same time. Then more requests arrive
-/// than can pass. Times are in thousandths of the lease time.
+/// One half of a fleet leases tokens and returns them. The other half leases at the same time. Then more requests
+/// arrive than can pass. Times are in thousandths of the lease time.
 #[derive(Clone, Debug)]
 struct Handover {
     half: u32,
@@ -21,8 +21,8 @@ struct Handover {
     /// Requests to each instance, and the cost of each from the 8th on, in either half.
     requests: u32,
     costs: (u32, u32),
-    /// Duration of each half's requests, delay of the second half, and delay of the final demand. The first half returns its
-    /// tokens after the second half has leased; before that, the bucket is full.
+    /// Duration of each half's requests, delay of the second half, and delay of the final demand. The first half
+    /// returns its tokens after the second half has leased; before that, the bucket is full.
     over: u32,
     back: u32,
     flood: u32,
