@@ -22,8 +22,8 @@ use crate::{
 ///
 /// Clones share the counts. All keys that are `None` share one count.
 ///
-/// While the backend fails or is late, the [failure mode](LimiterBuilder::failure_mode) decides; by default this instance
-/// decides alone. [`charge`](Self::charge) and [`refund`](Self::refund) correct costs that are known later.
+/// While the backend fails or is late, the [failure mode](LimiterBuilder::failure_mode) decides; by default this
+/// instance decides alone. [`charge`](Self::charge) and [`refund`](Self::refund) correct costs that are known later.
 ///
 /// # Errors
 ///
@@ -74,8 +74,8 @@ impl Limiter {
 }
 
 impl Limiter {
-    /// Returns this limiter with another quota and the same counts, for keys whose quota differs from the policy's. Each call
-    /// for a key can use another quota.
+    /// Returns this limiter with another quota and the same counts, for keys whose quota differs from the policy's.
+    /// Each call for a key can use another quota.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -101,8 +101,8 @@ impl Limiter {
         }
     }
 
-    /// Returns a function that fills in the charges. All policies count the same key. If `cost` is `None`, each policy uses its
-    /// own cost.
+    /// Returns a function that fills in the charges. All policies count the same key. If `cost` is `None`, each policy
+    /// uses its own cost.
     #[inline]
     fn apply<K: IntoKey>(
         &self,
@@ -210,8 +210,9 @@ impl Limiter {
         self.correct(key, tokens, delta).await
     }
 
-    /// Refunds `tokens` that were charged and not used. A bucket never holds more than its burst. With a window algorithm, make
-    /// the refund before the window of the charge ends. A later refund lowers the count of the current window instead.
+    /// Refunds `tokens` that were charged and not used. A bucket never holds more than its burst. With a window
+    /// algorithm, make the refund before the window of the charge ends. A later refund lowers the count of the current
+    /// window instead.
     ///
     /// While the circuit is open, the local fallback gets the refund. Without a local fallback, the refund then fails.
     ///
@@ -281,8 +282,8 @@ impl Limiter {
         Timeout::new(limits.timeout, Box::pin(all)).await
     }
 
-    /// Gives the unused tokens of [leases](crate::Consistency::Leased) back to the backend. Call it before shutdown: otherwise
-    /// they are lost, which matters for hourly and daily quotas.
+    /// Gives the unused tokens of [leases](crate::Consistency::Leased) back to the backend. Call it before shutdown:
+    /// otherwise they are lost, which matters for hourly and daily quotas.
     ///
     /// A bucket gets back its unused tokens, less the number of tokens that it regains in one lease time plus the
     /// backend timeout. This deduction keeps the [bound on over-admission](crate::Consistency::Leased). Windows, logs,

@@ -117,8 +117,8 @@ impl Policy {
         }
     }
 
-    /// Counts with a leaky bucket as a meter. Each request adds its cost, the bucket leaks `limit` tokens per window, and the
-    /// limit rejects a request that would overflow the bucket. The capacity is the quota's burst.
+    /// Counts with a leaky bucket as a meter. Each request adds its cost, the bucket leaks `limit` tokens per window,
+    /// and the limit rejects a request that would overflow the bucket. The capacity is the quota's burst.
     ///
     /// A leaky bucket admits exactly the requests that a token bucket admits.
     pub fn leaky_bucket(mut self) -> Self {
@@ -126,9 +126,9 @@ impl Policy {
         self
     }
 
-    /// Counts with a leaky bucket as a queue. Requests pass one at a time, `window / limit` apart for each token of their
-    /// cost, and wait for their turn. A request that would wait longer than `max_wait` is rejected. `max_wait` is above zero
-    /// and at most 100 years.
+    /// Counts with a leaky bucket as a queue. Requests pass one at a time, `window / limit` apart for each token of
+    /// their cost, and wait for their turn. A request that would wait longer than `max_wait` is rejected. `max_wait` is
+    /// above zero and at most 100 years.
     ///
     /// Use it for calls that must not come in bursts at all, such as those to a partner's API. Layers wait for the
     /// decision's [`delay`](crate::Decision::delay). A caller of a [`Limiter`](crate::Limiter) has to wait for it
@@ -150,8 +150,8 @@ impl Policy {
         self.counted(Algorithm::FixedWindow { staggered: false })
     }
 
-    /// Counts in [fixed windows](Self::fixed_window) that start at a different time for each key, so that not all clients
-    /// return in the same instant.
+    /// Counts in [fixed windows](Self::fixed_window) that start at a different time for each key, so that not all
+    /// clients return in the same instant.
     pub fn fixed_window_staggered(self) -> Self {
         self.counted(Algorithm::FixedWindow { staggered: true })
     }
@@ -162,8 +162,8 @@ impl Policy {
         self.counted(Algorithm::FixedWindowFromFirstRequest)
     }
 
-    /// Counts the current window in full, and the previous window in proportion to its overlap with a window that ends now.
-    /// When 43 of 60 seconds of the current window have passed, the overlap is 17/60.
+    /// Counts the current window in full, and the previous window in proportion to its overlap with a window that ends
+    /// now. When 43 of 60 seconds of the current window have passed, the overlap is 17/60.
     ///
     /// It needs two counters. On real traffic it usually admits at most 1.02 to 1.15 times the limit in a window, close
     /// to a true sliding window. An attacker can send nearly twice the limit in one window.
@@ -175,8 +175,8 @@ impl Policy {
     /// before the window, which counts in proportion to its overlap with a window that ends now. With four buckets, a
     /// minute takes five counters of 15 seconds each.
     ///
-    /// On real traffic it is closer to the limit than [`sliding_window`](Self::sliding_window). An attacker can still send
-    /// nearly twice the limit in one window.
+    /// On real traffic it is closer to the limit than [`sliding_window`](Self::sliding_window). An attacker can still
+    /// send nearly twice the limit in one window.
     pub fn sliding_window_buckets(self, count: u32) -> Self {
         self.counted(Algorithm::SlidingWindowBuckets { count })
     }
@@ -192,8 +192,8 @@ impl Policy {
 
     /// Stores the time and the cost of each request. The algorithm never admits more than the limit in any window.
     ///
-    /// Use it for small limits that must hold, such as logins. The limit is at most 10,000, or less in some backends. In
-    /// [`Memory`](crate::backend::Memory), each request in the window takes 16 to 37 bytes.
+    /// Use it for small limits that must hold, such as logins. The limit is at most 10,000, or less in some backends.
+    /// In [`Memory`](crate::backend::Memory), each request in the window takes 16 to 37 bytes.
     pub fn sliding_window_log(self) -> Self {
         self.counted(Algorithm::SlidingWindowLog)
     }
@@ -216,8 +216,8 @@ impl Policy {
         self
     }
 
-    /// Lets each charge carry a [quota](crate::backend::Charge::quota), for limits that differ from key to key or change
-    /// at run time.
+    /// Lets each charge carry a [quota](crate::backend::Charge::quota), for limits that differ from key to key or
+    /// change at run time.
     ///
     /// # Default
     ///
@@ -266,7 +266,8 @@ impl Policy {
         self
     }
 
-    /// Keeps one count per key that the closure returns. A key is any [`IntoKey`] that borrows nothing from the request.
+    /// Keeps one count per key that the closure returns. A key is any [`IntoKey`] that borrows nothing from the
+    /// request.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota};
@@ -361,8 +362,8 @@ impl Policy {
     ///
     /// # Default
     ///
-    /// [`MissingKey::Error`] for [`peer_addr`](crate::key::peer_addr()), [`client_ip`](crate::key::client_ip()) and other keys
-    /// with a [hint](KeyExtractor::hint); [`MissingKey::Shared`] for all others.
+    /// [`MissingKey::Error`] for [`peer_addr`](crate::key::peer_addr()), [`client_ip`](crate::key::client_ip()) and
+    /// other keys with a [hint](KeyExtractor::hint); [`MissingKey::Shared`] for all others.
     pub fn missing_key(mut self, action: MissingKey) -> Self {
         self.missing_key = Some(action);
         self
@@ -492,7 +493,8 @@ impl Policy {
         self.dynamic_quotas()
     }
 
-    /// Gives each key its own quota, like [`quota_by`](Self::quota_by), with an asynchronous look-up, such as in a database.
+    /// Gives each key its own quota, like [`quota_by`](Self::quota_by), with an asynchronous look-up, such as in a
+    /// database.
     ///
     /// The look-up must finish within the layer's [timeout](crate::RateLimitLayerBuilder::backend_timeout). If the
     /// look-up times out, [`FailureMode`](crate::FailureMode) decides; over a [`Memory`](crate::backend::Memory)
@@ -577,7 +579,8 @@ impl Policy {
         self.key.as_ref()?.hint()
     }
 
-    /// Returns an error if a setting of the policy reads HTTP requests. `bound` is the [bound](BuildError::bound) of the error.
+    /// Returns an error if a setting of the policy reads HTTP requests. `bound` is the [bound](BuildError::bound) of
+    /// the error.
     pub(crate) fn check_ignores_requests(&self, bound: &str) -> Result<(), BuildError> {
         let fields = [
             ("by", self.key.is_some()),

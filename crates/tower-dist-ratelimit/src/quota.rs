@@ -7,9 +7,10 @@ pub const HORIZON: Duration = Duration::from_secs(3_155_760_000);
 
 /// The size of a limit: `limit` tokens in every `window`, with a `burst`.
 ///
-/// By default a quota describes a token bucket. The bucket holds `burst` tokens, starts full, and gains `limit` tokens per
-/// `window`, evenly. A request takes its [cost](crate::Policy::cost) out of the bucket, or is rejected and takes nothing.
-/// With a window or log algorithm, `limit` is the maximum per window. Only token and leaky buckets have a burst.
+/// By default a quota describes a token bucket. The bucket holds `burst` tokens, starts full, and gains `limit` tokens
+/// per `window`, evenly. A request takes its [cost](crate::Policy::cost) out of the bucket, or is rejected and takes
+/// nothing. With a window or log algorithm, `limit` is the maximum per window. Only token and leaky buckets have a
+/// burst.
 ///
 /// # Default
 ///

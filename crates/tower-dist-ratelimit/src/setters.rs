@@ -95,8 +95,8 @@ macro_rules! shared_setters {
             self
         }
 
-        /// Sets the observer of the limit's events, in place of an earlier one. An `Arc` of an observer is an observer, too, and
-        /// so is a pair: `.observer((MetricsObserver::new(), TracingObserver))`.
+        /// Sets the observer of the limit's events, in place of an earlier one. An `Arc` of an observer is an observer,
+        /// too, and so is a pair: `.observer((MetricsObserver::new(), TracingObserver))`.
         ///
         /// # Default
         ///

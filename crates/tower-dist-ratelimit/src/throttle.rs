@@ -10,8 +10,8 @@ use crate::{CallLimit, CallLimitLayer, Waits};
 /// Delays requests to a service until its limit admits them: for requests that your program sends, to stay within the
 /// receiver's limit.
 ///
-/// - The service is always ready. A call waits for its turn, then makes a clone of the inner service ready and calls it. During
-///   the wait it reserves no capacity of the inner service.
+/// - The service is always ready. A call waits for its turn, then makes a clone of the inner service ready and calls
+///   it. During the wait it reserves no capacity of the inner service.
 /// - Waiting requests with the same keys usually pass in the order of their calls. Only the first of them queries the
 ///   backend.
 /// - A request that would certainly wait longer than `max_wait` is rejected immediately with
@@ -29,11 +29,11 @@ use crate::{CallLimit, CallLimitLayer, Waits};
 /// combination of keys. `max_waiters` counts the requests in all of them.
 ///
 /// The layer also works around gRPC and HTTP clients. Around a `tonic` channel the layer is a
-/// `ThrottleLayer<http::Request<tonic::body::Body>>`. A rejected call fails with the status `UNKNOWN`, whose source is the
-/// [`LimitError`](crate::LimitError).
+/// `ThrottleLayer<http::Request<tonic::body::Body>>`. A rejected call fails with the status `UNKNOWN`, whose source is
+/// the [`LimitError`](crate::LimitError).
 ///
-/// Waits end on the millisecond, like tokio's timers. Above 1,000 requests per second, the burst must cover at least the
-/// requests of one or two milliseconds. Otherwise the throughput stays below the limit.
+/// Waits end on the millisecond, like tokio's timers. Above 1,000 requests per second, the burst must cover at least
+/// the requests of one or two milliseconds. Otherwise the throughput stays below the limit.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -19,7 +19,7 @@ pub(crate) use self::topology::Nodes;
 use crate::support::{self, Set, connect};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster() {
+async fn a_cluster_of_three_primaries_keeps_every_promise() {
     let mut cluster = tokio::task::spawn_blocking(Cluster::start).await.unwrap();
     let redis = connect(&cluster.url()).await;
     one_node_that_is_there_is_enough(&cluster).await;

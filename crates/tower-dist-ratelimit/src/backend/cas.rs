@@ -182,8 +182,8 @@ impl<C: CompareAndSwap> CasBackend<C> {
         self.transactions.lost()
     }
 
-    /// Waits at most `limit` until all corrections (refunds and extra charges) and all requests with several values have
-    /// ended.
+    /// Waits at most `limit` until all corrections (refunds and extra charges) and all requests with several values
+    /// have ended.
     ///
     /// A refund continues after its request has ended, but not after the runtime has shut down. Call this at shutdown,
     /// after the last request.

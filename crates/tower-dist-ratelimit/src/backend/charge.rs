@@ -45,8 +45,8 @@ pub struct Charge<'a> {
     /// - If a bucket has more used tokens than this quota's burst, it rejects requests until enough of them have
     ///   drained. If the burst is larger than before, the additional tokens are free immediately.
     /// - In algorithms with windows, only the limit changes, by the same rules as a burst. The window keeps its length.
-    /// - A quota of zero rejects every cost above zero. A rejected charge with such a quota does not change the quota in
-    ///   force, and neither does a charge of zero cost or a refund.
+    /// - A quota of zero rejects every cost above zero. A rejected charge with such a quota does not change the quota
+    ///   in force, and neither does a charge of zero cost or a refund.
     pub quota: Option<Quota>,
 }
 

@@ -41,8 +41,8 @@ pub(super) enum State<S: Service<Req>, Req> {
 }
 
 impl<S, Req> CallLimit<S, Req> {
-    /// Acts on an outcome: calls the ready inner service, rejects, delays, or waits for the decision. Not inlined, because
-    /// `call` handles the frequent case itself.
+    /// Acts on an outcome: calls the ready inner service, rejects, delays, or waits for the decision. Not inlined,
+    /// because `call` handles the frequent case itself.
     #[inline(never)]
     pub(super) fn handle_outcome(
         &mut self,

@@ -13,7 +13,8 @@ pub trait Clock: Send + Sync + 'static {
     fn grain(&self) -> Duration;
 }
 
-/// The clock of a backend whose time cannot be paused, such as a server's. [`pass`](Clock::pass) sleeps on tokio's timer.
+/// The clock of a backend whose time cannot be paused, such as a server's. [`pass`](Clock::pass) sleeps on tokio's
+/// timer.
 ///
 /// ```
 /// use std::time::Duration;

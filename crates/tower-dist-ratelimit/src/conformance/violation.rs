@@ -9,8 +9,8 @@ use crate::{Algorithm, Decision};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// The name of the check: `building`, `decisions`, `retry`, `expiry`, `nothing written`, `refunds`, `reset`, `keys`,
-    /// `racing`, `all or nothing` or `dynamic quotas`.
+    /// The name of the check: `building`, `decisions`, `retry`, `expiry`, `nothing written`, `refunds`, `reset`,
+    /// `keys`, `racing`, `all or nothing` or `dynamic quotas`.
     pub check: &'static str,
     /// The algorithm under test.
     pub algorithm: Algorithm,

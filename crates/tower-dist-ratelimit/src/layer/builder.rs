@@ -58,15 +58,15 @@ impl<R> RateLimitLayerBuilder<R> {
 
     /// Adds a policy. A request passes if all policies allow it; otherwise no policy is charged.
     ///
-    /// With two nested layers, the outer layer has already charged a request that the inner layer rejects. To decide a limit for
-    /// all requests and a limit for some requests together, add both to one layer, with [`Policy::only_if`].
+    /// With two nested layers, the outer layer has already charged a request that the inner layer rejects. To decide a
+    /// limit for all requests and a limit for some requests together, add both to one layer, with [`Policy::only_if`].
     pub fn limit(mut self, policy: Policy) -> Self {
         self.policies.push(policy);
         self
     }
 
-    /// Exempts requests for which the closure returns `true`, such as health checks and CORS preflights. No policy applies to
-    /// them, and their responses get no headers. Several calls add up.
+    /// Exempts requests for which the closure returns `true`, such as health checks and CORS preflights. No policy
+    /// applies to them, and their responses get no headers. Several calls add up.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory};
@@ -94,8 +94,8 @@ impl<R> RateLimitLayerBuilder<R> {
         self
     }
 
-    /// Also adds `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` (in seconds from now) to the responses with
-    /// `RateLimit` headers, for clients that know no other headers.
+    /// Also adds `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` (in seconds from now) to the
+    /// responses with `RateLimit` headers, for clients that know no other headers.
     ///
     /// They describe one policy that is not [hidden](Policy::hidden): a rejecting policy, or else the policy with the
     /// fewest remaining tokens. If that policy can never admit the request, `X-RateLimit-Reset` is missing. If the
@@ -116,12 +116,12 @@ impl<R> RateLimitLayerBuilder<R> {
         self
     }
 
-    /// Refunds a request if the closure returns `true` for its response head. `None` means that the inner service failed
-    /// without a response.
+    /// Refunds a request if the closure returns `true` for its response head. `None` means that the inner service
+    /// failed without a response.
     ///
     /// Use it to refund requests that failed on the server's side, or to count only failed requests, for example failed
-    /// logins. If the service has [settled](crate::RateLimitHandle::settle) a charge, the charge is not refunded. If the caller
-    /// drops the call before its response, the charge stays.
+    /// logins. If the service has [settled](crate::RateLimitHandle::settle) a charge, the charge is not refunded. If
+    /// the caller drops the call before its response, the charge stays.
     ///
     /// # Cost
     ///
@@ -150,7 +150,8 @@ impl<R> RateLimitLayerBuilder<R> {
 
     /// Builds rejection responses with a closure, for bodies that are not `From<Bytes>` or for another text.
     ///
-    /// The layer adds `Retry-After` if the wait is known and the response lacks it, and the [`RateLimit` headers](Self::headers).
+    /// The layer adds `Retry-After` if the wait is known and the response lacks it, and the
+    /// [`RateLimit` headers](Self::headers).
     ///
     /// ```
     /// use http::Response;
@@ -173,7 +174,8 @@ impl<R> RateLimitLayerBuilder<R> {
         self.reject(reject)
     }
 
-    /// Builds rejection responses as gRPC statuses, for tonic and all other bodies with an empty `Default`. See [`GrpcRejection`].
+    /// Builds rejection responses as gRPC statuses, for tonic and all other bodies with an empty `Default`. See
+    /// [`GrpcRejection`].
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key};

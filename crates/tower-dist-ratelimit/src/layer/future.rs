@@ -22,8 +22,8 @@ use crate::{
 ///
 /// # Cancel safety
 ///
-/// Dropping the future drops the inner call, or the pending decision together with the ready inner service. Charged tokens
-/// stay charged.
+/// Dropping the future drops the inner call, or the pending decision together with the ready inner service. Charged
+/// tokens stay charged.
 ///
 /// # Panics
 ///

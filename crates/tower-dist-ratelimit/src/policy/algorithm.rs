@@ -37,12 +37,14 @@ pub enum Algorithm {
     FixedWindowFromFirstRequest,
     /// The counters of the current and the previous window. The previous one counts in part.
     SlidingWindow,
-    /// One counter for each of `count` equal parts of the window (buckets). The bucket before the window counts in part.
+    /// One counter for each of `count` equal parts of the window (buckets). The bucket before the window counts in
+    /// part.
     SlidingWindowBuckets {
         /// Number of buckets in a window.
         count: u32,
     },
-    /// One counter for each of `count` equal parts of the window (buckets). The bucket before the window counts in full.
+    /// One counter for each of `count` equal parts of the window (buckets). The bucket before the window counts in
+    /// full.
     SlidingWindowStrict {
         /// Number of buckets in a window.
         count: u32,

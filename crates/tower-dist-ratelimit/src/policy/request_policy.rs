@@ -5,9 +5,9 @@ use crate::{Algorithm, Quota, key::KeySink};
 
 /// A policy for requests of any type, from [`Policy::by_request`] or from a [`Policy`] without a key.
 ///
-/// Call the setters of [`Policy`] that read no request, such as the algorithm and [`missing_key`](Policy::missing_key), before
-/// `by_request`. There is no counterpart of [`only_if`](Policy::only_if). To exempt some requests, let the key be `None` and
-/// set [`MissingKey::Skip`](crate::MissingKey::Skip).
+/// Call the setters of [`Policy`] that read no request, such as the algorithm and [`missing_key`](Policy::missing_key),
+/// before `by_request`. There is no counterpart of [`only_if`](Policy::only_if). To exempt some requests, let the key
+/// be `None` and set [`MissingKey::Skip`](crate::MissingKey::Skip).
 ///
 /// ```
 /// use tower_dist_ratelimit::{CallLimitLayer, Policy, Quota, RequestPolicy, backend::Memory};

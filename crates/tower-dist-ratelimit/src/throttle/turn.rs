@@ -12,8 +12,8 @@ use crate::{
     limits::{Check, Limits, Outcome, PolicyCharge},
 };
 
-/// Waits for the turn of a request. `outcome` is the first decision, or `None` if the request joins a queue before its first
-/// decision.
+/// Waits for the turn of a request. `outcome` is the first decision, or `None` if the request joins a queue before its
+/// first decision.
 pub(super) async fn turn(
     waits: Waits,
     mut charged: Charged,
@@ -145,8 +145,8 @@ fn queue_key(check: &Check) -> SmallVec<[u8; 128]> {
     bytes
 }
 
-/// Returns the longest wait in the leaky queues that rejected a request. Such a queue is full. When it has a place again, the
-/// request joins at the end and waits for the whole queue.
+/// Returns the longest wait in the leaky queues that rejected a request. Such a queue is full. When it has a place
+/// again, the request joins at the end and waits for the whole queue.
 fn leaky_queue_wait(limits: &Limits, check: &Check) -> Duration {
     let decided = check.charges.iter().zip(check.decisions.iter());
     let rejected = decided.filter(|(_, decision)| !decision.allowed);

@@ -51,8 +51,8 @@ impl<A: OneNumber> Store for AtomicTable<A> {
         let charge = |state| after(arithmetic, state, now, take);
         let state = self.slots.swap_first(key, charge);
         let state = state.unwrap_or_else(|| self.take_elsewhere(key, now, take));
-        // Writes the decision after the atomic swap. The processor completes earlier writes before the swap, so they would
-        // delay it.
+        // Writes the decision after the atomic swap. The processor completes earlier writes before the swap, so they
+        // would delay it.
         arithmetic.decide_in_place(state, now, take, out);
     }
 

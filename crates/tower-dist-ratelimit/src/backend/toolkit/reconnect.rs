@@ -65,8 +65,8 @@ impl<T: Send + 'static> Reconnect<T> {
     }
 
     /// Makes attempts until one succeeds, and returns its connection. Records the error of each failed attempt in
-    /// `health`. The caller records that the connection is [up](Health::connected). If `health` [is new](Health::is_new),
-    /// the first attempt begins immediately; otherwise it begins after a delay.
+    /// `health`. The caller records that the connection is [up](Health::connected). If `health`
+    /// [is new](Health::is_new), the first attempt begins immediately; otherwise it begins after a delay.
     ///
     /// If an attempt hangs, the next one begins after 1 s, while the first one runs; at most five run concurrently. The
     /// reason: a server that accepted connections without answering may recover and never answer the old connections.
