@@ -3,6 +3,7 @@
 mod decision;
 mod flood;
 mod floor;
+mod http_floor;
 mod inner;
 mod layer;
 mod peers;
@@ -16,7 +17,8 @@ pub(crate) use self::decision::{HOT, MANY, RESIDENT};
 pub(crate) use self::decision::{Many, check, limiter, name};
 #[cfg(test)]
 pub(crate) use self::flood::FLOOD;
-pub(crate) use self::floor::{PROBLEM, RATELIMIT, RATELIMIT_POLICY, floor};
+pub(crate) use self::floor::Floor;
+pub(crate) use self::http_floor::{PROBLEM, RATELIMIT, RATELIMIT_POLICY, http_floor};
 pub(crate) use self::layer::by_header;
 #[cfg(test)]
 pub(crate) use self::layer::{BUCKET, FIXED, WITHOUT_FIELDS};
@@ -37,12 +39,10 @@ pub(crate) fn plenty() -> Quota {
     Quota::per_second(PER_SECOND.into())
 }
 
+/// The capacity of `Memory`, by default.
+pub(crate) const KEYS: u32 = 100_000;
+
 /// The quota of the peers, in governor's type.
 pub(crate) fn governors_plenty() -> GovernorQuota {
     GovernorQuota::per_second(PER_SECOND.try_into().expect("above zero"))
-}
-
-/// One request per hour.
-pub(crate) fn governors_one_per_hour() -> GovernorQuota {
-    GovernorQuota::per_hour(1.try_into().expect("above zero"))
 }

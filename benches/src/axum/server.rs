@@ -13,8 +13,8 @@ use tower::{Layer, Service};
 use tower_dist_ratelimit::{Quota, ResponseHeaders};
 
 use crate::limit::{
-    PROBLEM, RATELIMIT, RATELIMIT_POLICY, by_header, floor, governors_one_per_hour,
-    governors_plenty, plenty, tower_governor, tower_governor_refusing, tower_governor_with_fields,
+    Floor, KEYS, PROBLEM, RATELIMIT, RATELIMIT_POLICY, by_header, http_floor, plenty,
+    tower_governor, tower_governor_refusing, tower_governor_with_fields,
 };
 use crate::wrk::CORES;
 
@@ -84,14 +84,14 @@ fn routes() -> Router {
             REJECTION,
             hello().layer(layer_fn(|_: Route| service_fn(reject))),
         )
-        .route(FLOOR, hello().layer(floors(governors_plenty(), false)))
+        .route(FLOOR, hello().layer(floors(Floor::plenty, false)))
         .route(
             FLOOR_WITH_FIELDS,
-            hello().layer(floors(governors_plenty(), true)),
+            hello().layer(floors(Floor::plenty, true)),
         )
         .route(
             FLOOR_REJECTING,
-            hello().layer(floors(governors_one_per_hour(), true)),
+            hello().layer(floors(Floor::one_per_hour, true)),
         )
         .route(GOVERNOR, hello().layer(tower_governor()))
         .route(
@@ -102,7 +102,7 @@ fn routes() -> Router {
 }
 
 fn floors(
-    quota: governor::Quota,
+    limiter: fn(u32) -> Floor,
     with_fields: bool,
 ) -> impl Layer<
     Route,
@@ -111,7 +111,7 @@ fn floors(
                  + Send
                  + Sync,
 > + Clone {
-    layer_fn(move |route: Route| floor(quota, with_fields, route))
+    layer_fn(move |route: Route| http_floor(limiter(KEYS), with_fields, route))
 }
 
 /// Sets the fields that our layer sends with an admitted request, as constants.

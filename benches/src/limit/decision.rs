@@ -1,7 +1,5 @@
 //! Decisions without a layer, through each library's own API, on a key that is a `String`.
 
-mod floor;
-
 use std::future::Future;
 use std::hint::black_box;
 use std::pin::pin;
@@ -13,8 +11,8 @@ use governor::DefaultKeyedRateLimiter;
 use tokio::time::Instant;
 use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
 
-use self::floor::{CLOCK, FLOOR, Floor};
-use super::{governors_plenty, plenty, together::together};
+use super::floor::{CLOCK, FLOOR, Floor};
+use super::{KEYS, governors_plenty, plenty, together::together};
 use crate::measure::{Case, Figure, Subject};
 use crate::report::OURS;
 
@@ -27,7 +25,7 @@ pub(crate) const RESIDENT: &str = "resident bytes per String key";
 pub(super) const GOVERNOR: &str = "governor";
 
 /// The number of keys in the case of many keys: too many for the caches.
-const KEYS: u32 = if cfg!(test) { 10_000 } else { 1_000_000 };
+const MANY_KEYS: u32 = if cfg!(test) { 10_000 } else { 1_000_000 };
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -100,7 +98,7 @@ fn ours_hot() -> Subject {
 }
 
 fn hot(subject: &'static str, policy: Policy) -> Subject {
-    let (limiter, key) = (limiter_of(policy, 100_000), name(42));
+    let (limiter, key) = (limiter_of(policy, KEYS), name(42));
     Subject::looping(subject, move |calls| {
         for _ in 0..calls {
             check(black_box(&limiter), black_box(&key));
@@ -137,12 +135,16 @@ fn governor_hot() -> Subject {
 }
 
 fn floor_hot() -> Subject {
-    let (floor, key) = (Floor::new(100_000), name(42));
+    let (floor, key) = (Floor::plenty(KEYS), name(42));
     Subject::looping(FLOOR, move |calls| {
         for _ in 0..calls {
-            black_box(&floor).charge(black_box(&key));
+            charge(black_box(&floor), black_box(&key));
         }
     })
+}
+
+fn charge(floor: &Floor, key: &String) {
+    assert!(black_box(floor.charge(key)).is_ok(), "refused");
 }
 
 /// Only reads the clock.
@@ -155,7 +157,7 @@ fn clock() -> Subject {
 }
 
 fn ours_together() -> Subject {
-    let shared = Arc::new((limiter(100_000), name(42)));
+    let shared = Arc::new((limiter(KEYS), name(42)));
     together(OURS, move |calls| {
         for _ in 0..calls {
             check(black_box(&shared.0), black_box(&shared.1));
@@ -173,10 +175,10 @@ fn governor_together() -> Subject {
 }
 
 fn floor_together() -> Subject {
-    let shared = Arc::new((Floor::new(100_000), name(42)));
+    let shared = Arc::new((Floor::plenty(KEYS), name(42)));
     together(FLOOR, move |calls| {
         for _ in 0..calls {
-            black_box(&shared.0).charge(black_box(&shared.1));
+            charge(black_box(&shared.0), black_box(&shared.1));
         }
     })
 }
@@ -213,7 +215,11 @@ fn ours_many() -> Subject {
     // Built at its first use, because that takes a second.
     let mut many = None;
     Subject::looping(OURS, move |calls| {
-        let make = || Many::new(KEYS, limiter(KEYS), |limiter, key| check(limiter, key));
+        let make = || {
+            Many::new(MANY_KEYS, limiter(MANY_KEYS), |limiter, key| {
+                check(limiter, key)
+            })
+        };
         let many = many.get_or_insert_with(make);
         for _ in 0..calls {
             let (limiter, key) = many.next();
@@ -225,7 +231,7 @@ fn ours_many() -> Subject {
 fn governor_many() -> Subject {
     let mut many = None;
     Subject::looping(GOVERNOR, move |calls| {
-        let many = many.get_or_insert_with(|| Many::new(KEYS, governor(), check_governor));
+        let many = many.get_or_insert_with(|| Many::new(MANY_KEYS, governor(), check_governor));
         for _ in 0..calls {
             let (limiter, key) = many.next();
             check_governor(black_box(limiter), black_box(key));
@@ -236,11 +242,15 @@ fn governor_many() -> Subject {
 fn floor_many() -> Subject {
     let mut many = None;
     Subject::looping(FLOOR, move |calls| {
-        let make = || Many::new(KEYS, Floor::new(KEYS), |floor, key| floor.charge(key));
+        let make = || {
+            Many::new(MANY_KEYS, Floor::plenty(MANY_KEYS), |floor, key| {
+                charge(floor, key)
+            })
+        };
         let many = many.get_or_insert_with(make);
         for _ in 0..calls {
             let (floor, key) = many.next();
-            black_box(floor).charge(black_box(key));
+            charge(black_box(floor), black_box(key));
         }
     })
 }

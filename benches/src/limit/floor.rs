@@ -1,79 +1,73 @@
-//! The least that a limit over HTTP does, as one closure around the inner service.
+//! The parts of a decision that no correct limiter can omit: read the clock, hash the key, and charge the key's state
+//! in one atomic step. The floor compares no keys.
 
-use std::convert::Infallible;
-use std::sync::Arc;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
-use axum::body::{Body, Bytes};
-use governor::clock::{Clock, DefaultClock};
-use governor::middleware::StateInformationMiddleware;
-use governor::{Quota, RateLimiter};
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderName, HeaderValue, StatusCode};
-use itoa::Buffer;
-use tower::{Service, service_fn};
+use tokio::time::Instant;
 
-use super::inner::{KEY, Request, Response};
+use super::PER_SECOND;
 
-/// The fields of an admitted request and of a rejected one, without their numbers.
-const ADMITTED: [&str; 2] = [r#""per-client";q=1000000000;w=1"#, r#""per-client";r="#];
-const REJECTED: [&str; 2] = [r#""per-client";q=1;w=3600"#, r#""per-client";r=0;t="#];
+pub(super) const FLOOR: &str = "floor";
+pub(super) const CLOCK: &str = "clock";
 
-pub(crate) const PROBLEM: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"violated-policies":["per-client"]}"#;
+/// A fingerprint and a state.
+const WORDS: usize = 2;
+/// Slots per key, as in `Memory`.
+const SLOTS: usize = 2;
 
-pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+/// A GCRA. Its table is as large as `Memory`'s, with the same clock and the same kind of hash.
+pub(crate) struct Floor {
+    hasher: RandomState,
+    created: Instant,
+    /// Nanoseconds until a token is back.
+    period: u64,
+    /// Nanoseconds until a full burst is back.
+    window: u64,
+    words: Vec<AtomicU64>,
+}
 
-/// A service that looks up the client's key, decides with governor and sends the same bytes as our layer. The key is
-/// the header's value itself, so it is not copied.
-pub(crate) fn floor<S>(
-    quota: Quota,
-    with_fields: bool,
-    mut inner: S,
-) -> impl Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone
-where
-    S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone,
-{
-    let limiter = RateLimiter::keyed(quota).with_middleware::<StateInformationMiddleware>();
-    let limiter = Arc::new(limiter);
-    let clock = DefaultClock::default();
-    service_fn(move |request: Request| {
-        let answer = match limiter.check_key(&request.headers()[KEY]) {
-            Ok(state) => Ok((inner.call(request), state.remaining_burst_capacity())),
-            Err(until) => Err(until.wait_time_from(clock.now()).as_secs() + 1),
-        };
-        async move {
-            let (call, remaining) = match answer {
-                Ok(admitted) => admitted,
-                Err(seconds) => return Ok(rejection(seconds)),
-            };
-            let mut response = call.await?;
-            if with_fields {
-                let fields = response.headers_mut();
-                fields.append(RATELIMIT_POLICY, HeaderValue::from_static(ADMITTED[0]));
-                let mut buffer = Buffer::new();
-                let state = value(&[ADMITTED[1], buffer.format(remaining), ";t=1"]);
-                fields.append(RATELIMIT, state);
-            }
-            Ok(response)
+impl Floor {
+    /// A limit that no subject can exhaust.
+    pub(crate) fn plenty(keys: u32) -> Self {
+        Self::new(keys, 1, PER_SECOND.into())
+    }
+
+    /// One request per hour.
+    pub(crate) fn one_per_hour(keys: u32) -> Self {
+        Self::new(keys, 3_600_000_000_000, 1)
+    }
+
+    fn new(keys: u32, period: u64, burst: u64) -> Self {
+        let slots = SLOTS * usize::try_from(keys).expect("at least 32 bits");
+        Self {
+            hasher: RandomState::new(),
+            created: Instant::now(),
+            period,
+            window: period * burst,
+            words: (0..WORDS * slots).map(|_| AtomicU64::new(0)).collect(),
         }
-    })
-}
+    }
 
-fn rejection(seconds: u64) -> Response {
-    let mut response = Response::new(Body::from(Bytes::from_static(PROBLEM.as_bytes())));
-    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-    let mut buffer = Buffer::new();
-    let seconds = buffer.format(seconds);
-    let fields = response.headers_mut();
-    let problem = HeaderValue::from_static("application/problem+json");
-    fields.append(CONTENT_TYPE, problem);
-    fields.append(RETRY_AFTER, value(&[seconds]));
-    fields.append(RATELIMIT_POLICY, HeaderValue::from_static(REJECTED[0]));
-    fields.append(RATELIMIT, value(&[REJECTED[1], seconds]));
-    response
-}
-
-/// A value in one allocation.
-fn value(parts: &[&str]) -> HeaderValue {
-    HeaderValue::try_from(parts.concat()).expect("printable")
+    /// Charges one token to the key. Returns the tokens that remain, or the nanoseconds until a token is back.
+    pub(crate) fn charge<K: Hash + ?Sized>(&self, key: &K) -> Result<u64, u64> {
+        let hash = u128::from(self.hasher.hash_one(key));
+        let slot = (hash * (self.words.len() / WORDS) as u128) >> 64;
+        let state = &self.words[WORDS * usize::try_from(slot).expect("an index of the table")];
+        let nanos = self.created.elapsed().as_nanos();
+        let now = u64::try_from(nanos).expect("a bench takes less than 584 years");
+        let mut seen = state.load(Acquire);
+        loop {
+            let next = seen.max(now) + self.period;
+            let Some(free) = self.window.checked_sub(next - now) else {
+                return Err(next - now - self.window);
+            };
+            match state.compare_exchange(seen, next, AcqRel, Acquire) {
+                Ok(_) => return Ok(free / self.period),
+                Err(other) => seen = other,
+            }
+        }
+    }
 }

@@ -6,8 +6,9 @@ use tower_dist_ratelimit::{
     backend::Memory, key,
 };
 
+use super::floor::{FLOOR, Floor};
 use super::inner::{Inner, KEY, request};
-use super::{floor, governors_one_per_hour, governors_plenty, peers, plenty};
+use super::{KEYS, http_floor, peers, plenty};
 use crate::measure::{Case, Figure, Subject};
 use crate::report::{BARE, OURS};
 
@@ -18,8 +19,6 @@ pub(crate) const FIXED: &str = "generic layer, fixed window";
 pub(crate) const BUCKET: &str = "generic layer, token bucket";
 
 const TOWER_GOVERNOR: &str = "tower_governor";
-/// The same parts alone.
-const FLOOR: &str = "floor";
 const RESILIENCE: &str = "tower-resilience";
 
 pub(super) fn cases() -> Vec<Case> {
@@ -49,7 +48,7 @@ fn without_fields() -> Case {
         request,
     );
     let mut case = http(WITHOUT_FIELDS, ours, peer.goal_over_bare(0.9));
-    let floor = floor(governors_plenty(), false, Inner);
+    let floor = http_floor(Floor::plenty(KEYS), false, Inner);
     case.subjects.push(Subject::new(FLOOR, floor, request));
     case
 }
@@ -60,7 +59,7 @@ fn with_fields() -> Case {
     let peer = peers::tower_governor_with_fields().layer(Inner);
     let peer = Subject::new(TOWER_GOVERNOR, peer, request);
     let mut case = http(WITH_FIELDS, ours, peer.goal_over_bare(0.7));
-    let floor = floor(governors_plenty(), true, Inner);
+    let floor = http_floor(Floor::plenty(KEYS), true, Inner);
     case.subjects.push(Subject::new(FLOOR, floor, request));
     case
 }
@@ -72,7 +71,7 @@ fn refusal() -> Case {
     let peer = peers::tower_governor_refusing().layer(Inner);
     let peer = Subject::new(TOWER_GOVERNOR, peer, request).goal(0.03);
     let mut case = http(REFUSAL, ours, peer);
-    let floor = floor(governors_one_per_hour(), true, Inner);
+    let floor = http_floor(Floor::one_per_hour(KEYS), true, Inner);
     case.subjects.push(Subject::new(FLOOR, floor, request));
     case
 }

@@ -1,0 +1,75 @@
+//! The least that a limit over HTTP does, as one closure around the inner service.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, StatusCode};
+use itoa::Buffer;
+use tower::{Service, service_fn};
+
+use super::floor::Floor;
+use super::inner::{KEY, Request, Response};
+
+/// The fields of an admitted request and of a rejected one, without their numbers.
+const ADMITTED: [&str; 2] = [r#""per-client";q=1000000000;w=1"#, r#""per-client";r="#];
+const REJECTED: [&str; 2] = [r#""per-client";q=1;w=3600"#, r#""per-client";r=0;t="#];
+
+pub(crate) const PROBLEM: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"violated-policies":["per-client"]}"#;
+
+pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// A service that looks up the client's key, makes the least decision and sends the same bytes as our layer. The key is
+/// the header's value itself, so it is not copied.
+pub(crate) fn http_floor<S>(
+    limiter: Floor,
+    with_fields: bool,
+    mut inner: S,
+) -> impl Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone
+where
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone,
+{
+    let limiter = Arc::new(limiter);
+    service_fn(move |request: Request| {
+        let answer = match limiter.charge(&request.headers()[KEY]) {
+            Ok(remaining) => Ok((inner.call(request), remaining)),
+            Err(nanos) => Err(nanos.div_ceil(1_000_000_000)),
+        };
+        async move {
+            let (call, remaining) = match answer {
+                Ok(admitted) => admitted,
+                Err(seconds) => return Ok(rejection(seconds)),
+            };
+            let mut response = call.await?;
+            if with_fields {
+                let fields = response.headers_mut();
+                fields.append(RATELIMIT_POLICY, HeaderValue::from_static(ADMITTED[0]));
+                let mut buffer = Buffer::new();
+                let state = value(&[ADMITTED[1], buffer.format(remaining), ";t=1"]);
+                fields.append(RATELIMIT, state);
+            }
+            Ok(response)
+        }
+    })
+}
+
+fn rejection(seconds: u64) -> Response {
+    let mut response = Response::new(Body::from(Bytes::from_static(PROBLEM.as_bytes())));
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    let mut buffer = Buffer::new();
+    let seconds = buffer.format(seconds);
+    let fields = response.headers_mut();
+    let problem = HeaderValue::from_static("application/problem+json");
+    fields.append(CONTENT_TYPE, problem);
+    fields.append(RETRY_AFTER, value(&[seconds]));
+    fields.append(RATELIMIT_POLICY, HeaderValue::from_static(REJECTED[0]));
+    fields.append(RATELIMIT, value(&[REJECTED[1], seconds]));
+    response
+}
+
+/// A value in one allocation.
+fn value(parts: &[&str]) -> HeaderValue {
+    HeaderValue::try_from(parts.concat()).expect("printable")
+}
