@@ -293,6 +293,50 @@ fn the_modules_of_a_crate_import_only_from_below() {
     }
 }
 
+/// Types that mean the same in each module that defines them.
+const SAME_MEANING: [&str; 15] = [
+    "BuildError",
+    "Config",
+    "Counters",
+    "Disconnect",
+    "Event",
+    "KeyFn",
+    "Link",
+    "MetricsObserver",
+    "Observer",
+    "Outcome",
+    "Readme",
+    "ResponseFuture",
+    "Settings",
+    "SharedLink",
+    "TracingObserver",
+];
+
+#[test]
+fn no_name_stands_for_two_different_types() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+    let mut modules = BTreeMap::<String, Vec<String>>::new();
+    for folder in fs::read_dir(crates).unwrap() {
+        let folder = folder.unwrap().path();
+        for (module, Module { defines, .. }) in Crate::parse(&folder.join("src/lib.rs")).0 {
+            let module = format!("{}::{}", folder.display(), module.join("::"));
+            // Constants and functions have no capital letter followed by a small one.
+            let is_type = |name: &&String| {
+                let mut letters = name.chars();
+                letters.next().is_some_and(char::is_uppercase) && letters.any(char::is_lowercase)
+            };
+            for name in defines.iter().filter(is_type) {
+                modules
+                    .entry(name.clone())
+                    .or_default()
+                    .push(module.clone());
+            }
+        }
+    }
+    modules.retain(|name, modules| modules.len() > 1 && !SAME_MEANING.contains(&&**name));
+    assert!(modules.is_empty(), "{modules:#?}");
+}
+
 /// The files in `folder` that no module names, given the file of the module that the folder belongs to.
 fn strays(folder: &Path, parent: &Path, found: &mut Vec<PathBuf>) {
     let text = fs::read_to_string(parent).unwrap_or_default();

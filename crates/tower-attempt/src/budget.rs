@@ -13,7 +13,9 @@ use std::sync::atomic::AtomicU64;
 #[cfg(all(test, tower_attempt_loom))]
 use loom::sync::atomic::AtomicU64;
 
-use self::limited::{BudgetSettings, DEFAULT_BURST, DEFAULT_PER_SECOND, DEFAULT_RATIO, Limited};
+use self::limited::{
+    BudgetSettings, DEFAULT_BURST, DEFAULT_PER_SECOND, DEFAULT_RATIO, LimitedBudget,
+};
 pub use self::partitions::Budgets;
 pub use self::permit::Permit;
 use crate::BuildError;
@@ -72,7 +74,7 @@ use crate::BuildError;
 /// assert!(budget.withdraw().is_some());
 /// ```
 #[derive(Clone)]
-pub struct Budget(Option<Arc<Limited>>);
+pub struct Budget(Option<Arc<LimitedBudget>>);
 
 impl Budget {
     /// A budget of `ratio` extra attempts per deposit, from 0 to 10. The ratio is rounded down to a millionth.
@@ -291,7 +293,7 @@ impl Budget {
     }
 
     fn limited(settings: BudgetSettings) -> Self {
-        Self(Some(Arc::new(Limited::new(settings))))
+        Self(Some(Arc::new(LimitedBudget::new(settings))))
     }
 
     fn change(self, set: impl FnOnce(&mut BudgetSettings)) -> Self {

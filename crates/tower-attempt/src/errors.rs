@@ -12,10 +12,10 @@ use crate::{Attempt, Hint, Rejected, Verdict};
 const MAX_SOURCES: usize = 32;
 
 /// The registered types with their views. Threads that register a type concurrently may add it twice.
-static WRAPPERS: RwLock<Vec<(TypeId, View)>> = RwLock::new(Vec::new());
+static WRAPPERS: RwLock<Vec<(TypeId, InnerError)>> = RwLock::new(Vec::new());
 
 /// Returns the error inside an error of the registered type.
-type View = fn(&dyn Any) -> Option<&dyn Any>;
+type InnerError = fn(&dyn Any) -> Option<&dyn Any>;
 
 /// An error type that wraps errors of other types without a box.
 ///
@@ -62,14 +62,14 @@ pub trait WrapsError: 'static {
         Self: Sized,
     {
         if view(TypeId::of::<Self>()).is_none() {
-            let view: View = |error| error.downcast_ref::<Self>().map(Self::wrapped);
+            let view: InnerError = |error| error.downcast_ref::<Self>().map(Self::wrapped);
             let mut wrappers = WRAPPERS.write().unwrap_or_else(PoisonError::into_inner);
             wrappers.push((TypeId::of::<Self>(), view));
         }
     }
 }
 
-fn view(of: TypeId) -> Option<View> {
+fn view(of: TypeId) -> Option<InnerError> {
     let wrappers = WRAPPERS.read().unwrap_or_else(PoisonError::into_inner);
     let found = wrappers.iter().find(|(wrapper, _)| *wrapper == of);
     found.map(|(_, view)| *view)

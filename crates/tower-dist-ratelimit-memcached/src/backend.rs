@@ -13,7 +13,7 @@ use crate::{
     counter_policy::CounterPolicy,
     items::{Items, Servers},
     key::server,
-    operation::{Action, Operation},
+    operation::{Operation, OperationKind},
 };
 
 /// A backend that keeps the limits of a whole fleet in Memcached.
@@ -250,7 +250,7 @@ impl Memcached {
         &self,
         rule: &Arc<CounterPolicy>,
         charge: &Charge<'_>,
-        action: Action,
+        action: OperationKind,
     ) -> Operation {
         let tag = tag(charge.key);
         let mut keyless = Charge::new(charge.policy, &[], charge.cost).up_to(charge.up_to);
@@ -288,7 +288,7 @@ impl Memcached {
         };
         match self.registry.find(first)? {
             (Storage::CounterPolicy(rule), _) => {
-                let answer = self.operation(rule, first, Action::Acquire).ask()?;
+                let answer = self.operation(rule, first, OperationKind::Acquire).ask()?;
                 Ok(Answer::Later(Box::pin(answer)))
             }
             (Storage::Values(ids), _) => {
@@ -304,7 +304,7 @@ impl Memcached {
         };
         match self.registry.find(first)? {
             (Storage::CounterPolicy(rule), _) => {
-                let operation = self.operation(rule, first, Action::Settle(delta));
+                let operation = self.operation(rule, first, OperationKind::Settle(delta));
                 Ok(Answer::Later(self.corrections.settle(vec![operation])?))
             }
             (Storage::Values(ids), _) => {
@@ -320,7 +320,7 @@ impl Memcached {
     ) -> Result<BoxFuture<'static, Result<(), BackendError>>, BackendError> {
         match self.registry.find(charge)? {
             (Storage::CounterPolicy(rule), _) => {
-                let answer = self.operation(rule, charge, Action::Reset).ask()?;
+                let answer = self.operation(rule, charge, OperationKind::Reset).ask()?;
                 Ok(Box::pin(async move {
                     answer.await?;
                     Ok(())

@@ -5,7 +5,7 @@ use tower_dist_ratelimit::backend::toolkit::{ConnectError, Timeouts};
 use super::{
     Memcached,
     key::seed,
-    link::{Link, Target},
+    link::{Link, ServerSettings},
     target,
 };
 
@@ -188,13 +188,13 @@ impl MemcachedBuilder {
     }
 
     /// Checks all settings. Returns the servers, each with the [`seed`] of its name.
-    fn targets(&self, prefix: &Arc<str>) -> Result<Vec<(u64, Target)>, ConnectError> {
+    fn targets(&self, prefix: &Arc<str>) -> Result<Vec<(u64, ServerSettings)>, ConnectError> {
         let addresses = target::parse(&self.url)?;
         check_prefix(&self.prefix)?;
         self.timeouts.check()?;
         let targets = addresses.into_iter().map(|address| {
             let seed = seed(&address.to_string());
-            let target = Target {
+            let target = ServerSettings {
                 address,
                 prefix: Arc::clone(prefix),
                 timeouts: self.timeouts,

@@ -10,4 +10,4 @@ pub(super) fn unix(nanos: u64) -> u64 {
 }
 
 /// A function that returns the time in nanoseconds since the [`EPOCH`]. Tests replace the wall clock.
-pub(super) type Clock = fn() -> u64;
+pub(super) type WallClock = fn() -> u64;

@@ -32,7 +32,7 @@ const INBOX: usize = 8192;
 
 /// The address of a server, and the settings of its connection.
 #[derive(Clone, Debug)]
-pub(super) struct Target {
+pub(super) struct ServerSettings {
     pub(super) address: Address,
     pub(super) prefix: Arc<str>,
     pub(super) timeouts: Timeouts,
@@ -41,10 +41,10 @@ pub(super) struct Target {
 /// A handle of the task that keeps a server connected. When the last handle is dropped and all sent commands are
 /// answered, the task ends.
 #[derive(Clone, Debug)]
-pub(super) struct Link(Arc<Shared>);
+pub(super) struct Link(Arc<SharedLink>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedLink {
     inbox: mpsc::Sender<QueuedCommand>,
     health: Arc<Health>,
     runtime: Handle,
@@ -53,18 +53,18 @@ struct Shared {
 impl Link {
     /// Makes one attempt to connect. If the attempt succeeds, reconnects in the background after each loss of the
     /// connection.
-    pub(super) async fn new(target: Target) -> Result<Self, ConnectError> {
+    pub(super) async fn new(target: ServerSettings) -> Result<Self, ConnectError> {
         let (address, timeout) = (&target.address, target.timeouts.connect);
         let stream = connect_within(timeout, address, wire::dial(address, &target.prefix)).await?;
         Ok(Self::spawn(target, Health::up(), Some(stream)))
     }
 
     /// Connects in the background. Commands fail until the first connection.
-    pub(super) fn connect_lazy(target: Target) -> Self {
+    pub(super) fn connect_lazy(target: ServerSettings) -> Self {
         Self::spawn(target, Health::waiting(), None)
     }
 
-    fn spawn(target: Target, health: Health, stream: Option<TcpStream>) -> Self {
+    fn spawn(target: ServerSettings, health: Health, stream: Option<TcpStream>) -> Self {
         let (link, inbox) = Self::channel(health, INBOX);
         let timeouts = target.timeouts;
         let connect = Arc::new(move || {
@@ -80,7 +80,7 @@ impl Link {
     /// Returns a link and the receiver of its commands.
     pub(super) fn channel(health: Health, size: usize) -> (Self, mpsc::Receiver<QueuedCommand>) {
         let (sender, inbox) = mpsc::channel(size);
-        let shared = Shared {
+        let shared = SharedLink {
             inbox: sender,
             health: Arc::new(health),
             runtime: Handle::current(),
@@ -99,7 +99,7 @@ impl Link {
         &self,
         command: Command,
         caller: Option<Caller>,
-    ) -> Result<Pending, BackendError> {
+    ) -> Result<PendingAnswer, BackendError> {
         self.check()?;
         let (queued, pending) = self.queued(command, caller);
         self.0.inbox.try_send(queued).map_err(|error| match error {
@@ -119,7 +119,7 @@ impl Link {
         pending.await
     }
 
-    fn queued(&self, command: Command, caller: Option<Caller>) -> (QueuedCommand, Pending) {
+    fn queued(&self, command: Command, caller: Option<Caller>) -> (QueuedCommand, PendingAnswer) {
         let (answer, receiver) = oneshot::channel();
         let queued = QueuedCommand {
             command,
@@ -127,7 +127,7 @@ impl Link {
             caller,
         };
         let health = Arc::clone(&self.0.health);
-        (queued, Pending { receiver, health })
+        (queued, PendingAnswer { receiver, health })
     }
 
     /// Fails while there is no connection.
@@ -140,12 +140,12 @@ impl Link {
 }
 
 /// The answer to a command in flight.
-pub(super) struct Pending {
+pub(super) struct PendingAnswer {
     receiver: oneshot::Receiver<Result<Meta, BackendError>>,
     health: Arc<Health>,
 }
 
-impl Future for Pending {
+impl Future for PendingAnswer {
     type Output = Result<Meta, BackendError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

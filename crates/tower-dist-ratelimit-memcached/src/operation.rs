@@ -17,11 +17,11 @@ use tower_dist_ratelimit::{
 };
 
 use super::{
-    clock::Clock,
+    clock::WallClock,
     counter_policy::{CounterPolicy, MOST},
     failure,
     key::{Key, key},
-    link::{Link, Pending},
+    link::{Link, PendingAnswer},
     reply::{Code, Meta, number},
     request::Command,
 };
@@ -38,7 +38,7 @@ const LARGEST: u64 = 1 << 62;
 
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum OperationKind {
     Acquire,
     Settle(i64),
     Reset,
@@ -49,16 +49,16 @@ pub(super) enum Action {
 pub(super) struct Operation {
     pub(super) link: Link,
     pub(super) rule: Arc<CounterPolicy>,
-    pub(super) clock: Clock,
+    pub(super) clock: WallClock,
     pub(super) tag: Tag,
-    pub(super) action: Action,
+    pub(super) action: OperationKind,
     /// The charge without its key, for which `tag` stands.
     pub(super) charge: Charge<'static>,
 }
 
 /// The first command of an attempt, in flight.
-struct Attempt {
-    pending: Pending,
+struct FirstCommand {
+    pending: PendingAnswer,
     /// When the command was sent; `None` for windows that this machine's clock ends.
     at: Option<Instant>,
     /// When the command was sent, by the operation's clock, in nanoseconds.
@@ -79,7 +79,7 @@ enum OperationOutcome {
         ttl: Option<i64>,
         cas: Option<u64>,
         /// The command that takes them back, or `None` if it could not be sent.
-        taken_back: Option<Pending>,
+        taken_back: Option<PendingAnswer>,
     },
     /// The value is no count of this policy.
     Foreign,
@@ -88,16 +88,16 @@ enum OperationOutcome {
 }
 
 /// The result of an operation.
-type DecisionResult = Result<JointDecision, BackendError>;
+type OperationResult = Result<JointDecision, BackendError>;
 
 /// An operation whose caller waits for the first answer. If the caller stops waiting, a task completes the operation.
 struct Open {
     operation: Arc<Operation>,
-    attempt: Option<Attempt>,
+    attempt: Option<FirstCommand>,
 }
 
 impl Open {
-    async fn first_answer(&mut self) -> Option<(Attempt, Result<Meta, BackendError>)> {
+    async fn first_answer(&mut self) -> Option<(FirstCommand, Result<Meta, BackendError>)> {
         let answer = (&mut self.attempt.as_mut()?.pending).await;
         Some((self.attempt.take()?, answer))
     }
@@ -105,9 +105,9 @@ impl Open {
     /// Completes the operation in a task.
     fn spawn(
         &self,
-        attempt: Attempt,
+        attempt: FirstCommand,
         outcome: Option<OperationOutcome>,
-    ) -> JoinHandle<DecisionResult> {
+    ) -> JoinHandle<OperationResult> {
         let operation = Operation::clone(&self.operation);
         let caller = Arc::downgrade(&self.operation);
         let runtime = self.operation.link.runtime();
@@ -130,7 +130,7 @@ impl Operation {
     /// caller drops it later, a task completes the operation.
     pub(super) fn ask(
         self,
-    ) -> Result<impl Future<Output = DecisionResult> + Send + use<>, BackendError> {
+    ) -> Result<impl Future<Output = OperationResult> + Send + use<>, BackendError> {
         let operation = Arc::new(self);
         let attempt = Some(operation.attempt(Arc::downgrade(&operation))?);
         let mut open = Open { operation, attempt };
@@ -153,7 +153,7 @@ impl Operation {
 
     /// Sends the operation's command: a charge, a refund, or a reset. A charge that costs nothing, or more than the
     /// limit, only reads the counter.
-    fn attempt(&self, caller: Weak<Self>) -> Result<Attempt, BackendError> {
+    fn attempt(&self, caller: Weak<Self>) -> Result<FirstCommand, BackendError> {
         let nanos = (self.clock)();
         let number = self.rule.present(nanos, &self.tag);
         let number = number.map(|(number, _)| number);
@@ -161,13 +161,13 @@ impl Operation {
         let limit = self.rule.limit(self.charge.quota);
         let Charge { cost, up_to, .. } = self.charge;
         let added = match self.action {
-            Action::Acquire if cost > 0 && cost <= limit => up_to.max(cost).min(limit),
-            Action::Settle(delta @ 0..) => delta.unsigned_abs().min(MOST),
+            OperationKind::Acquire if cost > 0 && cost <= limit => up_to.max(cost).min(limit),
+            OperationKind::Settle(delta @ 0..) => delta.unsigned_abs().min(MOST),
             _ => 0,
         };
         let command = match self.action {
-            Action::Reset => Command::new("md", &key).end(""),
-            Action::Settle(delta @ ..0) => {
+            OperationKind::Reset => Command::new("md", &key).end(""),
+            OperationKind::Settle(delta @ ..0) => {
                 let refund = delta.unsigned_abs().min(cost).min(MOST);
                 Command::new("ma", &key).flag(" MD D", refund).end("")
             }
@@ -181,7 +181,7 @@ impl Operation {
                 })
             }
         };
-        Ok(Attempt {
+        Ok(FirstCommand {
             at: self.rule.server_window().map(|_| Instant::now()),
             pending: self.link.send(command, Some(caller))?,
             nanos,
@@ -194,12 +194,12 @@ impl Operation {
     /// now, so that it precedes the caller's next charge.
     fn outcome(
         &self,
-        attempt: &Attempt,
+        attempt: &FirstCommand,
         answer: Result<Meta, BackendError>,
     ) -> Result<OperationOutcome, BackendError> {
         let meta = answer?;
         let count = count(&meta).filter(|_| self.rule.ends(meta.ttl));
-        let Attempt {
+        let FirstCommand {
             nanos,
             number,
             added,
@@ -207,11 +207,11 @@ impl Operation {
         } = *attempt;
         if added == 0 {
             return Ok(OperationOutcome::Decided(match self.action {
-                Action::Acquire => {
+                OperationKind::Acquire => {
                     let ttl = count.and(meta.ttl);
                     one(self.decide(count.unwrap_or(0), number, ttl, (self.clock)()))
                 }
-                Action::Settle(_) | Action::Reset => done(),
+                OperationKind::Settle(_) | OperationKind::Reset => done(),
             }));
         }
         if meta.code == Code::NotStored {
@@ -220,7 +220,7 @@ impl Operation {
         let Some(before) = count.and_then(|count| count.checked_sub(added)) else {
             return Ok(OperationOutcome::Foreign);
         };
-        if let Action::Settle(_) = self.action {
+        if let OperationKind::Settle(_) = self.action {
             return Ok(OperationOutcome::Decided(done()));
         }
         // Decides by the time of the charge. By the present time the window may have ended, and no token would count.
@@ -243,10 +243,10 @@ impl Operation {
     /// the caller waits.
     async fn complete(
         self,
-        mut attempt: Attempt,
+        mut attempt: FirstCommand,
         mut outcome: Option<OperationOutcome>,
         caller: Weak<Self>,
-    ) -> DecisionResult {
+    ) -> OperationResult {
         let mut tries = 0;
         loop {
             let outcome = match outcome.take() {
@@ -311,9 +311,9 @@ impl Operation {
     /// `None` if the tokens stay charged until the window ends.
     async fn taken_back(
         &self,
-        attempt: &Attempt,
+        attempt: &FirstCommand,
         ttl: Option<i64>,
-        (over, mut cas, mut pending): (u64, Option<u64>, Option<Pending>),
+        (over, mut cas, mut pending): (u64, Option<u64>, Option<PendingAnswer>),
     ) -> Result<Option<u64>, BackendError> {
         let window = self.rule.server_window().unwrap_or_default();
         for _ in 0..TAKE_BACKS {

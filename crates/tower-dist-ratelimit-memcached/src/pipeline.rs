@@ -31,17 +31,17 @@ pub(super) type Caller = Weak<dyn Any + Send + Sync>;
 /// A command for the server.
 pub(super) struct QueuedCommand {
     pub(super) command: Command,
-    pub(super) answer: Answer,
+    pub(super) answer: AnswerSender,
     pub(super) caller: Option<Caller>,
 }
 
-type Answer = oneshot::Sender<Result<Meta, BackendError>>;
+type AnswerSender = oneshot::Sender<Result<Meta, BackendError>>;
 
 /// A command in flight. A server answers in the order of the commands.
-struct InFlight {
+struct SentCommand {
     opaque: u64,
     at: Instant,
-    answer: Answer,
+    answer: AnswerSender,
 }
 
 /// Why a connection ended.
@@ -58,7 +58,7 @@ pub(super) struct Disconnect {
 // vmemcached does not speak the meta protocol. mtop-client is under the GPL.
 pub(super) struct Pipeline {
     out: BytesMut,
-    sent: VecDeque<InFlight>,
+    sent: VecDeque<SentCommand>,
     opaque: u64,
     /// Maximum time until the server answers a command.
     timeout: Duration,
@@ -107,27 +107,29 @@ impl Pipeline {
             }
             let event = tokio::select! {
                 biased;
-                read = read.read_buf(&mut input) => Event::Read(read),
+                read = read.read_buf(&mut input) => PipelineEvent::Read(read),
                 n = inbox.recv_many(&mut arrived, MANY), if open && self.has_room() => {
                     open = n > 0;
-                    Event::Arrived
+                    PipelineEvent::Arrived
                 }
-                wrote = write.write_buf(&mut self.out), if !self.out.is_empty() => Event::Wrote(wrote),
+                wrote = write.write_buf(&mut self.out), if !self.out.is_empty() => PipelineEvent::Wrote(wrote),
                 () = async { if due.is_some() { timer.as_mut().await } else { pending().await } } => {
                     due = None;
-                    Event::Due
+                    PipelineEvent::Due
                 }
             };
             let end = match event {
-                Event::Read(Ok(0)) => Some("the connection was closed".to_owned()),
-                Event::Read(Err(error)) | Event::Wrote(Err(error)) => Some(error.to_string()),
-                Event::Read(Ok(_)) => self.replies(&mut parser, &mut input).err(),
-                Event::Wrote(Ok(_)) => {
+                PipelineEvent::Read(Ok(0)) => Some("the connection was closed".to_owned()),
+                PipelineEvent::Read(Err(error)) | PipelineEvent::Wrote(Err(error)) => {
+                    Some(error.to_string())
+                }
+                PipelineEvent::Read(Ok(_)) => self.replies(&mut parser, &mut input).err(),
+                PipelineEvent::Wrote(Ok(_)) => {
                     gathered = false;
                     None
                 }
-                Event::Due => self.timed_out(),
-                Event::Arrived => {
+                PipelineEvent::Due => self.timed_out(),
+                PipelineEvent::Arrived => {
                     let now = Instant::now();
                     for queued in arrived.drain(..) {
                         self.send(queued, now);
@@ -160,7 +162,7 @@ impl Pipeline {
             return;
         }
         self.opaque = self.opaque.wrapping_add(1) & 0xFFFF_FFFF;
-        self.sent.push_back(InFlight {
+        self.sent.push_back(SentCommand {
             opaque: self.opaque,
             at: now,
             answer: queued.answer,
@@ -210,7 +212,7 @@ impl Pipeline {
 /// The server's error about a value that is no number.
 const NO_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
 
-enum Event {
+enum PipelineEvent {
     Read(io::Result<usize>),
     Wrote(io::Result<usize>),
     Arrived,

@@ -135,7 +135,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{call::Call, compiled_policy::CompiledPolicy, script::Script};
+    use crate::{call::ScriptCall, compiled_policy::CompiledPolicy, script::Script};
     use tower_dist_ratelimit::{Policy, Quota};
 
     /// Requests to one token bucket, of 3 tokens a second, for these keys and costs.
@@ -143,7 +143,7 @@ mod tests {
         let policy = Policy::new("p", Quota::per_second(3));
         let policy = Arc::new(CompiledPolicy::new("rl", &policy).unwrap());
         let script = Arc::new(Script::new(vec![policy]));
-        let call = |&(key, cost): &(&str, u64)| Call::to_one(&script, key, cost);
+        let call = |&(key, cost): &(&str, u64)| ScriptCall::to_one(&script, key, cost);
         let mut rows = Rows::default();
         asked.iter().map(call).for_each(|call| {
             rows.push(call);

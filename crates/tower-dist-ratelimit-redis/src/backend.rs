@@ -8,7 +8,7 @@ use tower_dist_ratelimit::{
 };
 
 use crate::{
-    call::Action, compiled_policy::CompiledPolicy, key::Tags, route::Route, scripts::Scripts,
+    call::ChargeKind, compiled_policy::CompiledPolicy, key::Tags, route::Route, scripts::Scripts,
 };
 
 /// A backend that keeps the limits of a whole fleet in Redis or Valkey.
@@ -279,7 +279,7 @@ impl Backend for Redis {
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
         // The refund exceeds the used tokens of any state.
         let all = [Charge::new(policy, key, u64::MAX)];
-        let call = self.call(&all, Action::Settle(i64::MIN));
+        let call = self.call(&all, ChargeKind::Settle(i64::MIN));
         let sent = call.and_then(|call| Ok(self.route.send(call)?));
         Box::pin(async move {
             sent?.await?;

@@ -11,7 +11,7 @@ use tower_dist_ratelimit::backend::toolkit::Health;
 
 use super::{
     arguments::RowAnswer,
-    call::Call,
+    call::ScriptCall,
     failure::Failure,
     reply::Replies,
     rows::{Place, Rows},
@@ -45,7 +45,7 @@ struct BatchState {
 #[derive(Debug)]
 struct Waiter {
     /// `None` after the batch was closed, or after the caller left.
-    call: Option<Call>,
+    call: Option<ScriptCall>,
     place: Place,
     /// Wakes the caller. `None` before the first poll, and after the answer.
     waker: Option<Waker>,
@@ -76,7 +76,7 @@ impl Batch {
     }
 
     /// Adds a request. Returns its future, and whether the batch is now full. The batch must not be closed yet.
-    pub(super) fn join(self: &Arc<Self>, call: Call) -> (Pending, bool) {
+    pub(super) fn join(self: &Arc<Self>, call: ScriptCall) -> (PendingReply, bool) {
         let mut state = self.lock();
         let last = state.waiters.last().and_then(|last| last.call.as_ref());
         let follows = last.is_some_and(|last| can_follow(last, &call));
@@ -90,7 +90,7 @@ impl Batch {
         let is_full = state.rows >= MOST_ROWS || number + 1 >= MOST_REQUESTS;
         drop(state);
         self.waiting.fetch_add(1, Relaxed);
-        let pending = Pending {
+        let pending = PendingReply {
             batch: Some(Arc::clone(self)),
             number,
         };
@@ -177,13 +177,13 @@ impl Drop for ClosedBatch {
 
 /// The future of the answer to one request. It can be dropped at any time.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingReply {
     /// `None` after the future has returned the answer.
     batch: Option<Arc<Batch>>,
     number: usize,
 }
 
-impl Future for Pending {
+impl Future for PendingReply {
     type Output = Result<Replies, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -217,7 +217,7 @@ impl Future for Pending {
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingReply {
     fn drop(&mut self) {
         if let Some(batch) = &self.batch {
             batch.leave(self.number);

@@ -9,7 +9,7 @@ use super::{
     connection::{Connection, Dialer},
     link::Link,
     route::{Route, Topology},
-    target::{Deployment, Target},
+    target::{Deployment, ServerUrl},
 };
 
 impl Redis {
@@ -231,7 +231,7 @@ impl RedisBuilder {
     ///
     /// Outside of a tokio runtime.
     pub async fn connect(self) -> Result<Redis, ConnectError> {
-        let (target, timeouts) = (Target::parse(&self.url)?.to_string(), self.timeouts);
+        let (target, timeouts) = (ServerUrl::parse(&self.url)?.to_string(), self.timeouts);
         let (topology, prefix) = self.topology()?;
         let route =
             connect_within(timeouts.connect, target, Route::open(topology, timeouts)).await?;
@@ -276,7 +276,7 @@ impl RedisBuilder {
 
     /// Checks all settings. Returns how to connect, and the prefix.
     fn topology(self) -> Result<(Topology, Arc<str>), ConnectError> {
-        let target = Target::parse(&self.url)?;
+        let target = ServerUrl::parse(&self.url)?;
         check_prefix(&self.prefix)?;
         self.timeouts.check()?;
         self.check_sentinels(&target)?;
@@ -299,7 +299,7 @@ impl RedisBuilder {
     }
 
     #[cfg(feature = "tls")]
-    fn tls(&self, target: &Target) -> Result<Option<Tls>, ConnectError> {
+    fn tls(&self, target: &ServerUrl) -> Result<Option<Tls>, ConnectError> {
         let roots = self.root_certificates.as_deref();
         if roots.is_some() && !target.tls {
             let problem = "are set, but the URL is not one of rediss://, and nothing is encrypted";
@@ -308,7 +308,7 @@ impl RedisBuilder {
         target.tls.then(|| Tls::new(roots)).transpose()
     }
 
-    fn check_sentinels(&self, target: &Target) -> Result<(), ConnectError> {
+    fn check_sentinels(&self, target: &ServerUrl) -> Result<(), ConnectError> {
         let setting = match (&self.sentinel_user, &self.sentinel_password) {
             (None, None) => return Ok(()),
             (Some(_), _) => "sentinel_user",

@@ -12,7 +12,7 @@ use super::{
 
 /// One request to a script.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(super) struct ScriptCall {
     pub(super) script: Arc<Script>,
     /// One item per policy that applies to the request, in any order.
     pub(super) asks: SmallVec<[KeyArgs; 1]>,
@@ -20,7 +20,7 @@ pub(super) struct Call {
     pub(super) settles: bool,
 }
 
-impl Call {
+impl ScriptCall {
     /// Returns the policies that apply, in the order of `asks`.
     pub(super) fn policies(&self) -> impl Iterator<Item = &CompiledPolicy> {
         self.asks
@@ -56,7 +56,7 @@ impl Call {
 }
 
 #[cfg(test)]
-impl Call {
+impl ScriptCall {
     /// A request to the only policy of a script.
     pub(super) fn to_one(script: &Arc<Script>, key: &str, cost: u64) -> Self {
         let charge = Charge::new(
@@ -65,7 +65,7 @@ impl Call {
             cost,
         );
         let tag = tower_dist_ratelimit::backend::toolkit::tag(charge.key);
-        let ask = KeyArgs::new(&charge, tag, &script.policies[0], 0, Action::Acquire);
+        let ask = KeyArgs::new(&charge, tag, &script.policies[0], 0, ChargeKind::Acquire);
         Self {
             script: Arc::clone(script),
             asks: SmallVec::from_iter([ask]),
@@ -90,7 +90,7 @@ pub(super) struct KeyArgs {
 
 /// Whether a charge acquires tokens, or corrects an earlier charge by the given number of tokens.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Action {
+pub(super) enum ChargeKind {
     Acquire,
     Settle(i64),
 }
@@ -101,18 +101,18 @@ impl KeyArgs {
         tag: Tag,
         policy: &CompiledPolicy,
         place: usize,
-        action: Action,
+        action: ChargeKind,
     ) -> Self {
         // A larger cost is always rejected, and the script could not represent it exactly.
         let cost = charge.cost.min(MOST_USED + 1);
         let mut text = SmallVec::new();
         // Writing into memory does not fail.
         let _ = match action {
-            Action::Acquire if charge.up_to <= cost && charge.quota.is_none() => {
+            ChargeKind::Acquire if charge.up_to <= cost && charge.quota.is_none() => {
                 write!(text, "{cost}")
             }
-            Action::Acquire => write!(text, "{cost} {}", charge.up_to.min(MOST_USED)),
-            Action::Settle(delta) => {
+            ChargeKind::Acquire => write!(text, "{cost} {}", charge.up_to.min(MOST_USED)),
+            ChargeKind::Settle(delta) => {
                 let most = i64::try_from(MOST_USED).unwrap_or(i64::MAX);
                 let refund = i64::try_from(cost).unwrap_or(i64::MAX);
                 write!(text, "s{} 0", delta.clamp(-refund, most))
@@ -120,7 +120,7 @@ impl KeyArgs {
         };
         // Under a quota of zero, a token takes a century to drain, and a correction would store the key's state in
         // these units. So a correction is sent without such a quota.
-        let settles = matches!(action, Action::Settle(_));
+        let settles = matches!(action, ChargeKind::Settle(_));
         if let Some(quota) = charge.quota.filter(|quota| !settles || !quota.is_zero()) {
             let _ = match policy.counts {
                 CountUnit::Tokens(_) => write!(text, " {}", policy.limit(Some(quota))),

@@ -15,9 +15,9 @@ use tower_dist_ratelimit::backend::{
 };
 use tower_jitter_retry::{Backoff, Jitter};
 
-use self::slots::{Slots, slots};
+use self::slots::{SlotOwners, slots};
 use super::{
-    batch::Pending,
+    batch::PendingReply,
     connection::{CommandSender, Dialer, refused},
     failure::Failure,
     link::Link,
@@ -51,7 +51,7 @@ pub(super) type Redirected = BoxFuture<'static, Result<Replies, Failure>>;
 
 #[derive(Default)]
 struct ClusterMap {
-    slots: Slots,
+    slots: SlotOwners,
     links: HashMap<Address, Link>,
     /// The reason why the last query for the slots failed at every node, or that there was no query yet. `None` after
     /// an answer.
@@ -124,7 +124,7 @@ impl Cluster {
     async fn follow(
         &self,
         mut asked: Link,
-        mut pending: Pending,
+        mut pending: PendingReply,
         mut again: QueuedCall,
     ) -> Result<Replies, Failure> {
         let slot = again.slot;
@@ -169,7 +169,7 @@ impl Cluster {
         Address { host, ..to }
     }
 
-    fn send_to(&self, link: &Link, queued: QueuedCall) -> Result<Pending, Failure> {
+    fn send_to(&self, link: &Link, queued: QueuedCall) -> Result<PendingReply, Failure> {
         let sent = link.send(queued);
         if sent.is_err() {
             self.stale.notify_one();
@@ -217,7 +217,7 @@ impl Cluster {
 
     /// Queries the nodes for the owners of the slots, one after the other, until a node answers. Connected nodes come
     /// first. Apart from that the order is random, so that the queries of a fleet spread over the nodes.
-    async fn query_nodes(&self) -> Result<Slots, ConnectError> {
+    async fn query_nodes(&self) -> Result<SlotOwners, ConnectError> {
         let mut nodes: Vec<(Address, Option<Arc<dyn CommandSender>>)> = {
             let map = self.read();
             let commands = |node: &Address| map.links.get(node).and_then(Link::commands);
@@ -246,7 +246,7 @@ impl Cluster {
         &self,
         node: &Address,
         commands: Option<Arc<dyn CommandSender>>,
-    ) -> Result<Slots, ConnectError> {
+    ) -> Result<SlotOwners, ConnectError> {
         let mut command = redis::cmd("CLUSTER");
         command.arg("SLOTS");
         let answer = match commands {
@@ -263,7 +263,7 @@ impl Cluster {
     }
 
     /// Installs new slots. Adds links to new primaries, and drops links to nodes that are not primaries.
-    fn take_over(&self, slots: Slots) {
+    fn take_over(&self, slots: SlotOwners) {
         let mut map = self.write();
         map.problem = None;
         let primaries = slots.primaries();

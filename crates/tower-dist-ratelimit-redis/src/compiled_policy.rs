@@ -3,7 +3,7 @@ use std::time::Duration;
 use tower_dist_ratelimit::{Algorithm, BuildError, Policy, Quota, arithmetic::MAX_LOG};
 
 use super::{
-    key::Keys,
+    key::PolicyKeys,
     rate::{MOST_USED, Rate, as_micros, micros},
     source::{self, fill},
 };
@@ -20,7 +20,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// A policy, translated for the scripts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CompiledPolicy {
-    pub(super) keys: Keys,
+    pub(super) keys: PolicyKeys,
     pub(super) quota: Quota,
     pub(super) dynamic: bool,
     pub(super) counts: CountUnit,
@@ -59,7 +59,7 @@ impl CompiledPolicy {
     fn checked(prefix: &str, policy: &Policy) -> Result<Self, BuildError> {
         let part = part(policy)?;
         Ok(Self {
-            keys: Keys::new(prefix, &part.version, policy.name(), policy.colocated()),
+            keys: PolicyKeys::new(prefix, &part.version, policy.name(), policy.colocated()),
             quota: policy.quota(),
             dynamic: policy.has_dynamic_quotas(),
             counts: part.counts,

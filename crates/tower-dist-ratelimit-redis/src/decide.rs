@@ -9,8 +9,8 @@ use tower_dist_ratelimit::backend::{
 
 use super::{
     Redis,
-    call::{Action, Call, KeyArgs},
-    part::{Part, PlacedCharge},
+    call::{ChargeKind, KeyArgs, ScriptCall},
+    part::{PlacedCharge, SlotPart},
     scripts::Scripts,
 };
 
@@ -20,8 +20,8 @@ impl Redis {
     fn parts(
         &self,
         charges: &[Charge<'_>],
-        action: Action,
-    ) -> Result<SmallVec<[Part; 1]>, BackendError> {
+        action: ChargeKind,
+    ) -> Result<SmallVec<[SlotPart; 1]>, BackendError> {
         let slot = |charge: &Charge<'_>| match self.route.is_cluster() {
             true => {
                 let (scripts, place) = self.registry.find(charge)?;
@@ -46,7 +46,7 @@ impl Redis {
                         single: Arc::clone(&scripts.single[number]),
                     })
                 });
-                parts.push(Part {
+                parts.push(SlotPart {
                     route: self.route.clone(),
                     call: self.call(&charges_here, action)?,
                     charges: placed.collect::<Result<_, BackendError>>()?,
@@ -64,8 +64,8 @@ impl Redis {
     pub(super) fn call(
         &self,
         charges: &[Charge<'_>],
-        action: Action,
-    ) -> Result<Call, BackendError> {
+        action: ChargeKind,
+    ) -> Result<ScriptCall, BackendError> {
         let mut found: SmallVec<[(&Scripts, usize); 4]> = SmallVec::new();
         for charge in charges {
             let (scripts, place) = self.registry.find(charge)?;
@@ -89,21 +89,21 @@ impl Redis {
             let tag = self.tags.of(charge.key);
             KeyArgs::new(charge, tag, &script.policies[place], place, action)
         });
-        Ok(Call {
+        Ok(ScriptCall {
             script: Arc::clone(script),
             asks: asks.collect(),
-            settles: matches!(action, Action::Settle(_)),
+            settles: matches!(action, ChargeKind::Settle(_)),
         })
     }
 
     /// Sends the charges. The returned future resolves to the decisions.
     pub(super) fn decide(&self, charges: &[Charge<'_>]) -> Result<PendingVerdict, BackendError> {
         if !self.route.is_cluster() || charges.len() == 1 {
-            let call = self.call(charges, Action::Acquire)?;
+            let call = self.call(charges, ChargeKind::Acquire)?;
             let limits = call.limits(charges.iter().map(|charge| charge.quota));
             return Ok(Box::pin(self.route.decide(call, limits)?.err_into()));
         }
-        let parts = self.parts(charges, Action::Acquire)?;
+        let parts = self.parts(charges, ChargeKind::Acquire)?;
         let [part] = &parts[..] else {
             return self.transactions.acquire(parts.into_vec());
         };
@@ -126,7 +126,7 @@ impl Redis {
         charges: &[Charge<'_>],
         delta: i64,
     ) -> Result<PendingVerdict, BackendError> {
-        let parts = self.parts(charges, Action::Settle(delta))?;
+        let parts = self.parts(charges, ChargeKind::Settle(delta))?;
         self.transactions.settle(parts.into_vec())
     }
 }

@@ -9,14 +9,14 @@ pub(super) use tower_dist_ratelimit::backend::toolkit::{Tag, Tags};
 /// The version names the layout of the value, so that a policy with another algorithm, or a later release of this
 /// crate, does not misread the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Keys {
+pub(super) struct PolicyKeys {
     before: Box<[u8]>,
     after: Box<[u8]>,
     /// The Cluster slot of all keys, if the policy is colocated.
     slot: Option<u16>,
 }
 
-impl Keys {
+impl PolicyKeys {
     pub(super) fn new(prefix: &str, version: &str, policy: &str, place: Option<&str>) -> Self {
         let place = place.map(|place| tag(place.as_bytes()));
         let (before, after) = match place {
@@ -69,7 +69,7 @@ mod tests {
     fn a_key_has_one_tag_without_hostile_parts() {
         let mut key = Vec::new();
         for hostile in [&b""[..], b"}{", b"{a}", b"\0\n", &[0xff; 65_536]] {
-            Keys::new("rl", "b1", "a}{b", None).write(&tag(hostile), &mut key);
+            PolicyKeys::new("rl", "b1", "a}{b", None).write(&tag(hostile), &mut key);
             let text = std::str::from_utf8(&key).unwrap();
             assert!(text.starts_with("rl:b1:{") && text.ends_with("}:a}{b"));
             assert_eq!(text.find('}'), Some("rl:b1:{".len() + 32));

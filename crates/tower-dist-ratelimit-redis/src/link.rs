@@ -10,7 +10,7 @@ use tower_dist_ratelimit::backend::{
 };
 
 use super::{
-    batch::Pending,
+    batch::PendingReply,
     combiner::Combiner,
     connection::{CommandSender, Connection},
     failure::Failure,
@@ -26,10 +26,10 @@ pub(super) type Connect = Connector<Connection>;
 #[derive(Clone)]
 pub(super) struct Link(Arc<Handle>);
 
-struct Handle(Arc<Shared>);
+struct Handle(Arc<SharedLink>);
 
 /// State that the handles and the task share.
-struct Shared {
+struct SharedLink {
     send_queue: SendQueue,
     health: Arc<Health>,
     /// The present connection, if there is one.
@@ -49,7 +49,7 @@ impl Link {
             None => Health::waiting(),
         };
         let health = Arc::new(health);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedLink {
             send_queue: SendQueue::new(Arc::clone(&health)),
             health,
             open: Mutex::default(),
@@ -67,12 +67,12 @@ impl Link {
         Self(Arc::new(Handle(shared)))
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &SharedLink {
         &self.0.0
     }
 
     /// Sends a call. The returned future can be dropped at any time.
-    pub(super) fn send(&self, queued: QueuedCall) -> Result<Pending, Failure> {
+    pub(super) fn send(&self, queued: QueuedCall) -> Result<PendingReply, Failure> {
         self.shared().send_queue.enqueue(queued)
     }
 
@@ -112,7 +112,7 @@ impl Drop for Handle {
     }
 }
 
-impl Shared {
+impl SharedLink {
     fn open(&self) -> MutexGuard<'_, Option<Arc<dyn CommandSender>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,7 +137,7 @@ struct Supervisor {
     reconnect: Option<Reconnect<Connection>>,
     /// Maximum time for an answer.
     timeout: Duration,
-    shared: Arc<Shared>,
+    shared: Arc<SharedLink>,
 }
 
 impl Supervisor {

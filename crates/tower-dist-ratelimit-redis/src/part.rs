@@ -10,7 +10,7 @@ use tower_dist_ratelimit::{
 };
 
 use super::{
-    call::{Action, Call, KeyArgs},
+    call::{ChargeKind, KeyArgs, ScriptCall},
     failure::Failure,
     route::Route,
     script::Script,
@@ -18,13 +18,13 @@ use super::{
 
 /// The charges of one request to the keys of one slot.
 #[derive(Clone)]
-pub(super) struct Part {
+pub(super) struct SlotPart {
     pub(super) route: Route,
-    pub(super) call: Call,
+    pub(super) call: ScriptCall,
     pub(super) charges: SmallVec<[PlacedCharge; 2]>,
 }
 
-/// The fields of a charge that a [`Call`] does not have.
+/// The fields of a charge that a [`ScriptCall`] does not have.
 #[derive(Clone)]
 pub(super) struct PlacedCharge {
     /// The index of the charge in the request.
@@ -34,7 +34,7 @@ pub(super) struct PlacedCharge {
     pub(super) single: Arc<Script>,
 }
 
-impl TransactionPart for Part {
+impl TransactionPart for SlotPart {
     type Failure = Failure;
 
     fn send(&self) -> Result<PartAnswer<Self>, Failure> {
@@ -59,11 +59,11 @@ impl TransactionPart for Part {
                 ask.tag,
                 policy,
                 ask.place,
-                Action::Settle(i64::MIN),
+                ChargeKind::Settle(i64::MIN),
             )
         });
         Self {
-            call: Call {
+            call: ScriptCall {
                 asks: asks.collect(),
                 settles: true,
                 ..self.call.clone()
@@ -79,7 +79,7 @@ impl TransactionPart for Part {
         let asks = self.call.asks.iter().zip(&self.charges);
         let one = |(ask, charge): (&KeyArgs, &PlacedCharge)| Self {
             route: self.route.clone(),
-            call: Call {
+            call: ScriptCall {
                 script: Arc::clone(&charge.single),
                 asks: smallvec![KeyArgs {
                     place: 0,

@@ -1,9 +1,9 @@
-use super::call::Call;
+use super::call::ScriptCall;
 
 /// A call, its slot, and whether it can share a batch.
 #[derive(Clone, Debug)]
 pub(super) struct QueuedCall {
-    pub(super) call: Call,
+    pub(super) call: ScriptCall,
     /// The slot of its keys, or 0 outside of a Cluster.
     pub(super) slot: u16,
     pub(super) batching: Batching,

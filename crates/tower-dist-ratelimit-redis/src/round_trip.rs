@@ -101,8 +101,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        batch::{Batch, Pending},
-        call::Call,
+        batch::{Batch, PendingReply},
+        call::ScriptCall,
         script::Script,
     };
     use tower_dist_ratelimit::backend::{BoxFuture, toolkit::Health};
@@ -127,10 +127,10 @@ mod tests {
     }
 
     /// A request to a bucket of five tokens, in flight.
-    fn due_call() -> (Pending, DueCall) {
+    fn due_call() -> (PendingReply, DueCall) {
         let script = Script::of_five();
         let batch = Arc::new(Batch::new(Arc::default(), Arc::new(Health::up())));
-        let (pending, _) = batch.join(Call::to_one(&script, "k", 1));
+        let (pending, _) = batch.join(ScriptCall::to_one(&script, "k", 1));
         let due_call = DueCall {
             batch: batch.close(),
             asking: false,

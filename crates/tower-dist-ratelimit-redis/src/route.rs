@@ -8,8 +8,8 @@ use tower_dist_ratelimit::backend::{
 };
 
 use super::{
-    batch::Pending,
-    call::Call,
+    batch::PendingReply,
+    call::ScriptCall,
     cluster::{Cluster, Redirected},
     connection::Dialer,
     failure::Failure,
@@ -17,7 +17,7 @@ use super::{
     queued_call::{Batching, QueuedCall},
     reply::verdict,
     sentinel::MonitoredPrimary,
-    target::{Deployment, Target},
+    target::{Deployment, ServerUrl},
 };
 
 /// The way to the server that decides.
@@ -31,7 +31,7 @@ pub(super) enum Route {
 
 /// The future of a script's answer to one request. On a single server this future is not boxed, which saves an
 /// allocation.
-type ReplyFuture = Either<Pending, Redirected>;
+type ReplyFuture = Either<PendingReply, Redirected>;
 
 /// How to connect to a target.
 pub(super) enum Topology {
@@ -42,7 +42,7 @@ pub(super) enum Topology {
 impl Topology {
     /// `sentinel_dialer` has the settings for connections to sentinels, and `dialer` for connections to servers.
     pub(super) fn new(
-        target: Target,
+        target: ServerUrl,
         dialer: Dialer,
         sentinel_dialer: Dialer,
         timeouts: Timeouts,
@@ -102,7 +102,7 @@ impl Route {
     /// Sends a call. `limits` are the limits of its policies. The returned future resolves to the decisions.
     pub(super) fn decide(
         &self,
-        call: Call,
+        call: ScriptCall,
         limits: SmallVec<[u64; 2]>,
     ) -> Result<impl Future<Output = Result<JointDecision, Failure>> + Send + use<>, Failure> {
         let answers = self.send(call)?;
@@ -114,7 +114,7 @@ impl Route {
     }
 
     /// Sends a call. In a Cluster, all its keys must be in one slot.
-    pub(super) fn send(&self, call: Call) -> Result<ReplyFuture, Failure> {
+    pub(super) fn send(&self, call: ScriptCall) -> Result<ReplyFuture, Failure> {
         let batching = Batching::Together;
         Ok(match self {
             Self::One(link) => Either::Left(link.send(QueuedCall {

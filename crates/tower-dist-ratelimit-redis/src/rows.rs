@@ -1,4 +1,4 @@
-use super::{call::Call, run::can_follow};
+use super::{call::ScriptCall, run::can_follow};
 
 /// Requests to one script that go out in one call.
 #[derive(Clone, Debug, Default)]
@@ -7,7 +7,7 @@ pub(super) struct Rows(pub(super) Vec<Row>);
 /// One request, or a run of equal requests to one bucket.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    pub(super) call: Call,
+    pub(super) call: ScriptCall,
     /// Number of consecutive equal requests. The script decides on them in one step.
     pub(super) times: usize,
 }
@@ -22,7 +22,7 @@ pub(super) struct Place {
 
 impl Rows {
     /// Adds a request: to the last row if the request continues its run, otherwise as a new row.
-    pub(super) fn push(&mut self, call: Call) -> Place {
+    pub(super) fn push(&mut self, call: ScriptCall) -> Place {
         match self.0.last_mut() {
             Some(last) if can_follow(&last.call, &call) => last.times += 1,
             _ => self.0.push(Row { call, times: 1 }),

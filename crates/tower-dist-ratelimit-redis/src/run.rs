@@ -5,13 +5,13 @@
 //! the answer's length grows with the number of requests.
 
 use super::{
-    call::Call,
+    call::ScriptCall,
     rate::{MOST_USED, Rate},
     reply::PolicyReply,
 };
 
 /// Returns whether a request can join the run of the request before it.
-pub(super) fn can_follow(before: &Call, call: &Call) -> bool {
+pub(super) fn can_follow(before: &ScriptCall, call: &ScriptCall) -> bool {
     let ([before], [ask]) = (&before.asks[..], &call.asks[..]) else {
         return false;
     };
@@ -34,7 +34,7 @@ pub(super) struct Run {
 impl Run {
     /// Reads the answer to a run of requests that are equal to `call`: the bucket had `used` units before the run.
     /// Returns `None` if this number is impossible.
-    pub(super) fn new(call: &Call, used: i64) -> Option<Self> {
+    pub(super) fn new(call: &ScriptCall, used: i64) -> Option<Self> {
         let (rate, cost) = (call.script.runs?, call.asks.first()?.cost);
         let used = u64::try_from(used).ok().filter(|used| *used <= MOST_USED)?;
         Some(Self {

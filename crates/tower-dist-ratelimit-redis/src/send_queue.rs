@@ -12,8 +12,8 @@ use tower_dist_ratelimit::backend::toolkit::Health;
 
 use self::queue::{LONGEST, Queue};
 use super::{
-    batch::{Batch, ClosedBatch, Pending},
-    call::Call,
+    batch::{Batch, ClosedBatch, PendingReply},
+    call::ScriptCall,
     failure::Failure,
     queued_call::{Batching, QueuedCall},
 };
@@ -71,7 +71,7 @@ impl SendQueue {
     }
 
     /// Accepts a request. `queued.batching` selects whether it is sent together with others or alone.
-    pub(super) fn enqueue(&self, queued: QueuedCall) -> Result<Pending, Failure> {
+    pub(super) fn enqueue(&self, queued: QueuedCall) -> Result<PendingReply, Failure> {
         let mut state = self.lock();
         if !state.is_open {
             drop(state);
@@ -161,11 +161,11 @@ impl SendQueue {
 }
 
 /// The future of a request, and whether the task now has a call to send.
-type Enqueued = Result<(Pending, bool), Failure>;
+type Enqueued = Result<(PendingReply, bool), Failure>;
 
 impl Queues {
     /// Adds a request to the others of its kind.
-    fn join(&mut self, call: Call, slot: u16, health: &Arc<Health>) -> Enqueued {
+    fn join(&mut self, call: ScriptCall, slot: u16, health: &Arc<Health>) -> Enqueued {
         let kind = (Arc::as_ptr(&call.script).addr(), slot);
         let queue = self.queues.entry(kind).or_default();
         let pending = queue.join(call, health)?;
@@ -177,7 +177,12 @@ impl Queues {
         Ok((pending, is_due))
     }
 
-    fn enqueue_alone(&mut self, call: Call, batching: Batching, health: &Arc<Health>) -> Enqueued {
+    fn enqueue_alone(
+        &mut self,
+        call: ScriptCall,
+        batching: Batching,
+        health: &Arc<Health>,
+    ) -> Enqueued {
         if self.alone.len() >= LONGEST {
             return Err(Failure::Full);
         }

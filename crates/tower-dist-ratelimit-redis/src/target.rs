@@ -4,7 +4,7 @@ pub(super) use tower_dist_ratelimit::backend::toolkit::Address;
 use tower_dist_ratelimit::backend::toolkit::ConnectError;
 
 /// The parsed URL of a server. The type has no `Debug`, because that would show the password.
-pub(super) struct Target {
+pub(super) struct ServerUrl {
     pub(super) kind: Deployment,
     pub(super) addresses: Vec<Address>,
     #[cfg(feature = "tls")]
@@ -22,7 +22,7 @@ pub(super) enum Deployment {
     Sentinel(String),
 }
 
-impl Target {
+impl ServerUrl {
     /// Reads `scheme://[user[:password]@]host[:port][,host[:port]..][/path]`.
     pub(super) fn parse(url: &str) -> Result<Self, ConnectError> {
         let wrong = |problem: &str| ConnectError::new("the URL of a Redis server", problem);
@@ -112,7 +112,7 @@ impl Target {
 }
 
 /// Shows the hosts and ports, without the user and password.
-impl fmt::Display for Target {
+impl fmt::Display for ServerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, address) in self.addresses.iter().enumerate() {
             let comma = if number > 0 { "," } else { "" };
@@ -155,14 +155,14 @@ mod tests {
 
     #[test]
     fn a_url_names_the_server_the_user_and_the_database() {
-        let target = Target::parse("redis://app:p%40ss%3aword@cache.example:6380/3").unwrap();
+        let target = ServerUrl::parse("redis://app:p%40ss%3aword@cache.example:6380/3").unwrap();
         assert_eq!((target.kind, target.db), (Deployment::Standalone, 3));
         #[cfg(feature = "tls")]
         assert!(!target.tls);
         assert_eq!(target.addresses, [at("cache.example", 6380)]);
         assert_eq!(target.user.as_deref(), Some("app"));
         assert_eq!(target.password.as_deref(), Some("p@ss:word"));
-        let target = Target::parse("redis://:secret@[::1]").unwrap();
+        let target = ServerUrl::parse("redis://:secret@[::1]").unwrap();
         assert_eq!(target.addresses, [at("::1", 6379)]);
         assert_eq!(
             (target.user, target.password.as_deref()),
@@ -177,7 +177,7 @@ mod tests {
             "rediss-cluster://a,b",
             "rediss-sentinel://a/main",
         ] {
-            let target = Target::parse(url);
+            let target = ServerUrl::parse(url);
             #[cfg(feature = "tls")]
             assert!(target.unwrap().tls);
             #[cfg(not(feature = "tls"))]
@@ -191,13 +191,13 @@ mod tests {
 
     #[test]
     fn clusters_and_sentinels_have_several_hosts() {
-        let target = Target::parse("redis-cluster://a:7000,b,[::1]:7002").unwrap();
+        let target = ServerUrl::parse("redis-cluster://a:7000,b,[::1]:7002").unwrap();
         assert_eq!(target.kind, Deployment::Cluster);
         assert_eq!(
             target.addresses,
             [at("a", 7000), at("b", 6379), at("::1", 7002)]
         );
-        let target = Target::parse("redis-sentinel://a,b:1/main%20one/2").unwrap();
+        let target = ServerUrl::parse("redis-sentinel://a,b:1/main%20one/2").unwrap();
         assert_eq!(target.kind, Deployment::Sentinel("main one".to_owned()));
         assert_eq!((target.addresses[0].port, target.db), (26379, 2));
         assert_eq!(target.to_string(), "a:26379,b:1");
@@ -233,7 +233,7 @@ mod tests {
             ("redis://u:secret#1@localhost", query),
             ("redis://u:secret/1@localhost", host),
         ] {
-            let error = Target::parse(url).err().unwrap().to_string();
+            let error = ServerUrl::parse(url).err().unwrap().to_string();
             assert_eq!(error, format!("the URL of a Redis server: {says}"), "{url}");
         }
     }

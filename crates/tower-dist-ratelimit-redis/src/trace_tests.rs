@@ -17,7 +17,7 @@ use tower_dist_ratelimit::{Algorithm, Quota};
 use self::{
     lab::Lab,
     step::{Step, steps},
-    together::{Pending, Together},
+    together::{PendingReply, Together},
 };
 
 /// The start of the traces, in 2023, so that times have a realistic size.
@@ -68,7 +68,7 @@ fn follow(
     lab.clear();
     let mut together = Together::new(policies);
     let mut now = START;
-    let mut pending = Pending::default();
+    let mut pending = PendingReply::default();
     for step in steps {
         if step.wait != 0 {
             // Requests of one time go out in one call.

@@ -24,7 +24,7 @@ const MAX_KEYS: usize = 10_000;
 /// Decides locally, and reports the used tokens to the backend afterwards. At each successful exchange with the
 /// backend, this instance also learns the tokens that other instances have used.
 pub(crate) struct Eventual {
-    shared: Arc<Shared>,
+    shared: Arc<SharedCounts>,
     created: Instant,
     period: Duration,
     /// One exchange task per recently used key. Dropping this aborts the tasks.
@@ -32,7 +32,7 @@ pub(crate) struct Eventual {
 }
 
 /// State shared with exchange tasks.
-struct Shared {
+struct SharedCounts {
     inner: Arc<dyn Backend>,
     /// This process's copy of the backend's counts.
     memory: Memory,
@@ -46,12 +46,12 @@ struct PolicyUsage {
     terms: Terms,
     /// The policy's id in the local memory.
     own: PolicyId,
-    keys: Mutex<HashMap<Box<[u8]>, Usage>>,
+    keys: Mutex<HashMap<Box<[u8]>, KeyUsage>>,
 }
 
 /// The used tokens of one key that were not yet reported to the backend.
 #[derive(Default)]
-struct Usage {
+struct KeyUsage {
     unsent: u64,
     /// The last charge's own quota, if it had one.
     quota: Option<Quota>,
@@ -59,7 +59,7 @@ struct Usage {
     is_active: bool,
 }
 
-impl Usage {
+impl KeyUsage {
     fn add(&mut self, charge: &Charge<'_>, tokens: u64) {
         self.unsent = self.unsent.saturating_add(tokens);
         self.quota = charge.quota;
@@ -68,7 +68,7 @@ impl Usage {
 }
 
 impl PolicyUsage {
-    fn keys(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Usage>> {
+    fn keys(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, KeyUsage>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -125,7 +125,7 @@ impl Eventual {
             })
         });
         Ok(Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedCounts {
                 inner,
                 memory,
                 policies: policies.collect(),
@@ -188,7 +188,7 @@ impl Backend for Eventual {
     }
 
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
-        let Shared { inner, memory, .. } = &*self.shared;
+        let SharedCounts { inner, memory, .. } = &*self.shared;
         let (Ok(_), Some(own)) = (runtime::Handle::try_current(), self.own(charges)) else {
             return inner.acquire(charges, out);
         };
@@ -211,7 +211,7 @@ impl Backend for Eventual {
     }
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
-        let Shared { inner, memory, .. } = &*self.shared;
+        let SharedCounts { inner, memory, .. } = &*self.shared;
         let ([charge], Some(own)) = (charges, self.own(charges)) else {
             return inner.settle(charges, delta);
         };

@@ -20,7 +20,7 @@ use std::{
 use tokio::time::Instant;
 
 pub use self::failure_mode::FailureMode;
-pub(crate) use self::{breaker::Permit, fallback::Fallback};
+pub(crate) use self::{breaker::QueryPermit, fallback::Fallback};
 use self::{
     breaker::{Breaker, Change},
     pauses::Pauses,
@@ -83,7 +83,7 @@ impl Failover {
     /// Returns the permission to query the backend. While the circuit is open, only probes get the permission, one at
     /// a time.
     #[inline]
-    pub(crate) fn permit(&self) -> Result<Permit, BackendError> {
+    pub(crate) fn permit(&self) -> Result<QueryPermit, BackendError> {
         let permit = self.breaker.permit(|| self.now());
         permit.map_err(|_| BackendError::circuit_open())
     }
@@ -107,8 +107,8 @@ impl Failover {
 
     /// Handles an immediate decision of the backend, which can come from local state.
     #[inline]
-    pub(crate) fn answered_immediately(&self, permit: Permit) {
-        if permit == Permit::Quiet {
+    pub(crate) fn answered_immediately(&self, permit: QueryPermit) {
+        if permit == QueryPermit::Quiet {
             return;
         }
         if self.answers_later.load(Relaxed) {
@@ -126,10 +126,10 @@ impl Failover {
     }
 
     /// Records a decision of the backend. With `forget`, a record without failures is cleared.
-    pub(crate) fn answered(&self, permit: Permit, forget: bool) {
+    pub(crate) fn answered(&self, permit: QueryPermit, forget: bool) {
         // The recovery begins before the circuit closes, so that each request that finds the circuit closed is also
         // charged to the share.
-        if let (Permit::Probe(_), Some(fallback)) = (permit, &self.fallback) {
+        if let (QueryPermit::Probe(_), Some(fallback)) = (permit, &self.fallback) {
             let retention = fallback.retention();
             self.recovery
                 .returned(self.now(), self.return_spread, retention);
@@ -139,7 +139,7 @@ impl Failover {
     }
 
     /// Records an error or a timeout of the backend.
-    pub(crate) fn failed(&self, permit: Permit, error: &BackendError) {
+    pub(crate) fn failed(&self, permit: QueryPermit, error: &BackendError) {
         let change = self.breaker.failed(permit, self.now());
         self.report(change, Some(error));
     }

@@ -16,7 +16,7 @@ use tokio::{runtime, sync::oneshot, task::JoinSet, time::Instant};
 use self::{
     demand::Claim,
     entry::{Plan, Refill},
-    table::Table,
+    table::LeaseTable,
 };
 use crate::{
     Algorithm, BuildError, Decision, Policy,
@@ -48,7 +48,7 @@ use crate::{
 pub(crate) struct Leasing {
     inner: Arc<dyn Backend>,
     terms: Box<[Terms]>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedLeases>,
     /// Timeout of background calls to the backend.
     timeout: Duration,
     /// Refills in flight, usually at most one per key. They outlive the requests that started them. Dropping the
@@ -57,14 +57,14 @@ pub(crate) struct Leasing {
 }
 
 /// State shared with refills, which can outlive their requests.
-struct Shared {
-    table: Table,
+struct SharedLeases {
+    table: LeaseTable,
     /// Lease time in nanoseconds.
     lease: u64,
     created: Instant,
 }
 
-impl Shared {
+impl SharedLeases {
     /// Returns the nanoseconds since creation.
     fn now(&self) -> u64 {
         saturating_nanos(Instant::now().saturating_duration_since(self.created))
@@ -73,12 +73,12 @@ impl Shared {
 
 /// A refill in flight. If it is dropped without a decision, its key starts no refill for an eighth of the lease time,
 /// unless tokens are returned.
-struct InFlight {
-    shared: Arc<Shared>,
+struct RefillInFlight {
+    shared: Arc<SharedLeases>,
     refill: Refill,
 }
 
-impl InFlight {
+impl RefillInFlight {
     /// Stores the tokens above the request's cost as a lease. In `decision`, counts them as remaining instead of
     /// granted.
     fn answered(&self, decision: &mut Decision) {
@@ -99,7 +99,7 @@ impl InFlight {
 }
 
 /// Ends a refill that got no decision. Has no effect after a decision.
-impl Drop for InFlight {
+impl Drop for RefillInFlight {
     fn drop(&mut self) {
         let Self { shared, refill } = self;
         let again = shared.now().saturating_add(shared.lease / 8);
@@ -122,8 +122,8 @@ impl Leasing {
         Self {
             inner,
             terms: Terms::all(policies, ids),
-            shared: Arc::new(Shared {
-                table: Table::new(),
+            shared: Arc::new(SharedLeases {
+                table: LeaseTable::new(),
                 lease: saturating_nanos(lease),
                 created: Instant::now(),
             }),
@@ -157,7 +157,7 @@ impl Leasing {
         let Some(claim) = self.claim(charge) else {
             return false;
         };
-        let Shared { table, lease, .. } = &*self.shared;
+        let SharedLeases { table, lease, .. } = &*self.shared;
         let entry = table.ways(claim.tag).entry(claim.tag);
         entry.is_some_and(|entry| entry.pay(claim, *lease, out).is_some())
     }
@@ -166,7 +166,7 @@ impl Leasing {
     /// or rejects it. If `claim.ahead`, can start a refill that no request waits for. Outside of a runtime there are no
     /// refills.
     fn query_backend(&self, claim: Claim, charge: &Charge<'_>, out: &mut Decision) -> Answer {
-        let Shared { table, lease, .. } = &*self.shared;
+        let SharedLeases { table, lease, .. } = &*self.shared;
         let plan = match runtime::Handle::try_current() {
             Ok(_) => table.ways(claim.tag).plan(claim, charge, *lease),
             Err(_) => Plan::Exact,
@@ -183,7 +183,7 @@ impl Leasing {
                 return self.inner.acquire(charges, slice::from_mut(out));
             }
         };
-        let in_flight = InFlight {
+        let in_flight = RefillInFlight {
             shared: Arc::clone(&self.shared),
             refill,
         };
@@ -205,7 +205,7 @@ impl Leasing {
     /// Awaits the answer in its own task, so that the lease is stored even if the request is cancelled.
     fn refill(
         &self,
-        in_flight: InFlight,
+        in_flight: RefillInFlight,
         answer: BoxFuture<'static, Result<JointDecision, BackendError>>,
     ) -> BoxFuture<'static, Result<JointDecision, BackendError>> {
         let answer = Timeout::new(self.timeout, answer);
@@ -250,7 +250,7 @@ impl Leasing {
     /// the bucket gains in a lease time plus the backend timeout. Tokens of windows, and of keys that are too long to
     /// store, are not returned. Fails if the backend fails to take back the tokens of a key.
     pub(crate) async fn give_back(&self) -> Result<(), BackendError> {
-        let Shared { table, lease, .. } = &*self.shared;
+        let SharedLeases { table, lease, .. } = &*self.shared;
         let lasting = Duration::from_nanos(*lease).saturating_add(self.timeout);
         let (mut result, mut in_flight) = (Ok(()), JoinSet::new());
         let now = self.shared.now();
@@ -295,7 +295,7 @@ impl Backend for Leasing {
             }
             return self.inner.acquire(charges, out);
         };
-        let Shared { table, lease, .. } = &*self.shared;
+        let SharedLeases { table, lease, .. } = &*self.shared;
         if let Some(entry) = table.ways(claim.tag).entry(claim.tag) {
             entry.seen.fetch_add(1, Relaxed);
             if let Some(is_low) = entry.pay(claim, *lease, decision) {

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use self::guard::{Guard, Unguarded};
+use self::guard::{BackendGuard, Unguarded};
 pub(crate) use self::{
     check::{Check, PolicyCharge},
     pending::Pending,
@@ -38,7 +38,7 @@ pub(crate) struct Limits {
     pub(crate) rules: Vec<Rule>,
     pub(crate) timeout: Duration,
     pub(crate) failure_mode: FailureMode,
-    pub(crate) guard: Box<dyn Guard>,
+    pub(crate) guard: Box<dyn BackendGuard>,
     pub(crate) shadow: bool,
     pub(crate) emitter: Emitter,
     warned_of_late_quotas: Once,
@@ -71,7 +71,8 @@ type Wrap = fn(
     Duration,
 ) -> Result<(Arc<dyn Backend>, Option<Arc<Leasing>>), BuildError>;
 
-type NewGuard = fn(FailureMode, Duration, &[Policy], Emitter) -> Result<Box<dyn Guard>, BuildError>;
+type NewGuard =
+    fn(FailureMode, Duration, &[Policy], Emitter) -> Result<Box<dyn BackendGuard>, BuildError>;
 
 /// Builds the guard of a backend that can fail.
 const GUARDED: NewGuard =

@@ -32,12 +32,12 @@ pub(crate) struct Class {
 pub(crate) struct Classes {
     /// The class of requests without a key, and of requests with a key beyond the first 256.
     pub(crate) rest: Class,
-    table: ArcSwap<Table>,
+    table: ArcSwap<ClassTable>,
     hasher: RandomState,
 }
 
 /// The name and the class of each key, by the key's hash.
-type Table = HashMap<u64, (Arc<str>, Arc<Class>)>;
+type ClassTable = HashMap<u64, (Arc<str>, Arc<Class>)>;
 
 impl Classes {
     #[cold]

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use tower_attempt::{Deadline, Elapsed, TimedOut};
 
-use self::clock::Clock;
+use self::clock::HardTimer;
 use crate::settings::Config;
 
 /// Marks a layer without time limits that end an attempt in flight.
@@ -29,7 +29,7 @@ pub trait Limited {
     /// The timer of one call.
     type Timer: Timer;
     /// This type with hard time limits turned on.
-    type Hard: Limited<Timer = Clock>;
+    type Hard: Limited<Timer = HardTimer>;
 
     /// Whether the layer enforces hard time limits.
     const IS_HARD: bool = true;
@@ -82,7 +82,7 @@ impl Limited for NoTimeLimit {
 }
 
 impl Limited for StandardAnswer {
-    type Timer = Clock;
+    type Timer = HardTimer;
     type Hard = Self;
 
     fn hard(self) -> Self {
@@ -91,7 +91,7 @@ impl Limited for StandardAnswer {
 }
 
 impl<F> Limited for OnTimeout<F> {
-    type Timer = Clock;
+    type Timer = HardTimer;
     type Hard = Self;
 
     fn hard(self) -> Self {

@@ -26,7 +26,7 @@ const FULL: u64 = 1 << 63;
 /// Relaxed ordering suffices, because the word is the whole state. A withdrawal takes effect at the time that it reads
 /// from the clock, and it reads the clock after it has loaded the word.
 #[derive(Debug)]
-pub(super) struct Bucket {
+pub(super) struct BudgetBucket {
     /// The instant at which the bucket will be full, and the flag `FULL`. All past instants mean a full bucket.
     word: AtomicU64,
     /// The initial word.
@@ -52,7 +52,7 @@ fn word(full_at: u64, now: u64) -> u64 {
     }
 }
 
-impl Bucket {
+impl BudgetBucket {
     /// Accepts values that are out of range; `Budget::validate` reports them.
     pub(super) fn new(ratio: f64, burst: u32, initial: u32) -> Self {
         let missing = burst.saturating_sub(initial);

@@ -1,6 +1,6 @@
 use tokio::time::Instant;
 
-use super::bucket::{self, Bucket};
+use super::bucket::{self, BudgetBucket};
 use crate::BuildError;
 
 /// The ratio of Linkerd2 and Finagle: one extra attempt for five deposits.
@@ -37,7 +37,7 @@ pub(super) struct BudgetSettings {
 }
 
 impl BudgetSettings {
-    fn bucket(&self) -> Bucket {
+    fn bucket(&self) -> BudgetBucket {
         let ratio = match self.is_throttle {
             // gRFC A6 counts up to three decimal places. The added 1e-3 corrects for binary fractions.
             true => (self.ratio * 1e3 + 1e-3).floor() / 1e3,
@@ -45,7 +45,7 @@ impl BudgetSettings {
         };
         let floor = DEFAULT_INITIAL.saturating_mul(self.per_second.max(1));
         let initial = self.initial.unwrap_or(floor.min(self.burst));
-        Bucket::new(ratio, self.burst, initial)
+        BudgetBucket::new(ratio, self.burst, initial)
     }
 
     /// Whether the budget may be able to pay for `share` extra attempts per deposit in the long run. Returns `false`
@@ -88,14 +88,14 @@ impl BudgetSettings {
 }
 
 /// A bucket with the clock that refills it.
-pub(super) struct Limited {
+pub(super) struct LimitedBudget {
     pub(super) settings: BudgetSettings,
     /// The bucket's clock counts from this instant.
     epoch: Instant,
-    pub(super) bucket: Bucket,
+    pub(super) bucket: BudgetBucket,
 }
 
-impl Limited {
+impl LimitedBudget {
     pub(super) fn new(settings: BudgetSettings) -> Self {
         Self {
             epoch: Instant::now(),

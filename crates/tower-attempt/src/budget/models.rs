@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use loom::thread;
 
 use super::AtomicU64;
-use super::bucket::Bucket;
+use super::bucket::BudgetBucket;
 
 /// A token in the bucket's units.
 const TOKEN: u64 = 1_000_000;
@@ -22,12 +22,12 @@ fn both<A: 'static, B>(a: impl FnOnce() -> A + 'static, b: impl FnOnce() -> B) -
     (a.join().expect("the other thread ends well"), b)
 }
 
-fn take(bucket: &Bucket) -> bool {
+fn take(bucket: &BudgetBucket) -> bool {
     bucket.withdraw(|| 0)
 }
 
 /// Takes the remaining tokens. Returns their number.
-fn left(bucket: &Bucket) -> u32 {
+fn left(bucket: &BudgetBucket) -> u32 {
     (0..100)
         .find(|_| !take(bucket))
         .expect("there is an end to it")
@@ -36,7 +36,7 @@ fn left(bucket: &Bucket) -> u32 {
 #[test]
 fn the_last_token_is_taken_once() {
     loom::model(|| {
-        let bucket = Arc::new(Bucket::new(0.0, 1, 1));
+        let bucket = Arc::new(BudgetBucket::new(0.0, 1, 1));
         let threads = [(); 2].map(|()| {
             let bucket = Arc::clone(&bucket);
             thread::spawn(move || take(&bucket))
@@ -52,7 +52,7 @@ fn the_last_token_is_taken_once() {
 #[test]
 fn deposits_and_withdrawals_neither_lose_nor_make_tokens() {
     loom::model(|| {
-        let bucket = Arc::new(Bucket::new(1.0, 3, 1));
+        let bucket = Arc::new(BudgetBucket::new(1.0, 3, 1));
         let other = Arc::clone(&bucket);
         let ((), taken) = both(
             move || {
@@ -69,7 +69,7 @@ fn deposits_and_withdrawals_neither_lose_nor_make_tokens() {
 #[test]
 fn a_refund_returns_one_token_under_concurrency() {
     loom::model(|| {
-        let bucket = Arc::new(Bucket::new(0.5, 2, 2));
+        let bucket = Arc::new(BudgetBucket::new(0.5, 2, 2));
         let other = Arc::clone(&bucket);
         let (spent, ()) = both(
             move || u32::from(take(&other)),
@@ -87,7 +87,7 @@ fn a_refund_returns_one_token_under_concurrency() {
 #[test]
 fn refunds_and_deposits_never_exceed_the_burst() {
     loom::model(|| {
-        let bucket = Arc::new(Bucket::new(1.0, 2, 2));
+        let bucket = Arc::new(BudgetBucket::new(1.0, 2, 2));
         assert!(take(&bucket));
         let other = Arc::clone(&bucket);
         both(move || other.deposit(|| 0), || bucket.refund());
@@ -99,7 +99,7 @@ fn refunds_and_deposits_never_exceed_the_burst() {
 #[test]
 fn time_returns_each_token_once() {
     loom::model(|| {
-        let bucket = Arc::new(Bucket::new(1.0, 1, 0));
+        let bucket = Arc::new(BudgetBucket::new(1.0, 1, 0));
         let clock = Arc::new(AtomicU64::new(0));
         let (other, others_clock) = (Arc::clone(&bucket), Arc::clone(&clock));
         let (theirs, own) = both(
@@ -122,7 +122,7 @@ fn time_returns_each_token_once() {
 #[test]
 fn a_throttle_counts_every_failure_and_every_success() {
     loom::model(|| {
-        let throttle = Arc::new(Bucket::new(0.1, 10, 10));
+        let throttle = Arc::new(BudgetBucket::new(0.1, 10, 10));
         (0..5).for_each(|_| throttle.record_failure());
         let other = Arc::clone(&throttle);
         both(
@@ -148,7 +148,7 @@ fn a_throttle_counts_every_failure_and_every_success() {
 #[test]
 fn a_stale_reading_of_the_clock_gives_no_second_token() {
     loom::model(|| {
-        let bucket = Arc::new(Bucket::new(0.1, 1, 1));
+        let bucket = Arc::new(BudgetBucket::new(0.1, 1, 1));
         let clock = Arc::new(AtomicU64::new(0));
         let (other, others_clock) = (Arc::clone(&bucket), Arc::clone(&clock));
         let (stalled, own) = both(

@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use self::shard::Shard;
+use self::shard::PartitionShard;
 use super::Budget;
 use crate::BuildError;
 
@@ -70,7 +70,7 @@ const PER_SHARD: usize = 8;
 /// assert!(budgets.get("b.example").withdraw().is_some());
 /// ```
 #[derive(Clone)]
-pub struct Budgets(Arc<Table>);
+pub struct Budgets(Arc<PartitionTable>);
 
 /// Partitions by the hashes of their keys.
 ///
@@ -87,19 +87,19 @@ pub struct Budgets(Arc<Table>);
 ///
 /// A key without a partition draws on the shared budget. If the key gets a partition later, it has drawn on two
 /// budgets.
-struct Table {
+struct PartitionTable {
     template: Budget,
     /// The budget of the keys for which there is no room.
     shared: Budget,
     capacity: usize,
     hasher: RandomState,
-    shards: Box<[Shard]>,
+    shards: Box<[PartitionShard]>,
     /// A thread changes shards only while it holds this lock.
-    usage: Mutex<Usage>,
+    usage: Mutex<PartitionUsage>,
 }
 
 #[derive(Default)]
-struct Usage {
+struct PartitionUsage {
     /// The number of partitions in all shards.
     partitions: usize,
     /// The index of the shard from which the next eviction is tried. The number of shards stands for index 0.
@@ -162,8 +162,8 @@ impl Budgets {
     /// Accepts a capacity that is out of range; [`validate`](Self::validate) reports it.
     fn with(template: Budget, capacity: usize) -> Self {
         let shards = capacity.clamp(1, MAX_CAPACITY).div_ceil(PER_SHARD);
-        let shards = (0..shards.next_power_of_two()).map(|_| Shard::default());
-        Self(Arc::new(Table {
+        let shards = (0..shards.next_power_of_two()).map(|_| PartitionShard::default());
+        Self(Arc::new(PartitionTable {
             shared: template.fresh(),
             template,
             capacity,
@@ -174,7 +174,7 @@ impl Budgets {
     }
 }
 
-impl Table {
+impl PartitionTable {
     fn admit(&self, hash: u64) -> Budget {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have added the partition, or may have changed the shard during the first search.
@@ -197,7 +197,7 @@ impl Table {
         budget
     }
 
-    fn shard(&self, hash: u64) -> &Shard {
+    fn shard(&self, hash: u64) -> &PartitionShard {
         #[expect(clippy::cast_possible_truncation, reason = "its low bits will do")]
         let shard = hash as usize & (self.shards.len() - 1);
         &self.shards[shard]
@@ -206,11 +206,11 @@ impl Table {
 
 #[cfg(test)]
 #[cfg(not(tower_attempt_loom))]
-impl Table {
+impl PartitionTable {
     /// Returns the number of partitions, and checks that it is counted correctly.
     fn partitions(&self) -> usize {
         let usage = self.usage.lock().unwrap();
-        let there: usize = self.shards.iter().map(Shard::len).sum();
+        let there: usize = self.shards.iter().map(PartitionShard::len).sum();
         assert_eq!(there, usage.partitions);
         there
     }

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::limited::Limited;
+use super::limited::LimitedBudget;
 
 /// A token taken from a [`Budget`](crate::Budget). When dropped it returns to the budget, unless it was
 /// [spent](Self::spend).
@@ -9,7 +9,7 @@ use super::limited::Limited;
 /// A permit is owned and may be kept across an `await`. If a call panics or is cancelled before it spends its permit,
 /// it takes nothing from the budget.
 #[must_use = "an unspent permit gives its token back when dropped"]
-pub struct Permit(pub(super) Option<Arc<Limited>>);
+pub struct Permit(pub(super) Option<Arc<LimitedBudget>>);
 
 impl Permit {
     /// Uses up the token: the caller sends the extra attempt.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::time::{Instant, advance};
 
-use super::bucket::{self, Bucket};
+use super::bucket::{self, BudgetBucket};
 use super::*;
 
 impl Budget {
@@ -77,7 +77,7 @@ fn deposits_into_a_full_bucket_are_lost() {
 #[test]
 fn a_deposit_into_a_full_bucket_reads_no_clock() {
     let no_clock = || unreachable!("reads the clock");
-    let bucket = Bucket::new(0.5, 2, 2);
+    let bucket = BudgetBucket::new(0.5, 2, 2);
     bucket.deposit(no_clock);
     assert!(bucket.withdraw(|| 0));
     bucket.deposit(|| 500_000);
@@ -233,7 +233,7 @@ proptest! {
         burst in 1..20_u32,
     ) {
         let (bucket, ratio) = (u128::from(burst) * 1_000_000, f64::from(millionths) / 1e6);
-        let subject = Bucket::new(ratio, burst, burst);
+        let subject = BudgetBucket::new(ratio, burst, burst);
         let (mut tokens, mut clock, mut held) = (bucket, Duration::ZERO, 0_u32);
         let mut refilled = 0_u128;
         for step in steps {

@@ -12,7 +12,7 @@ type Predicate = Arc<dyn Fn(RequestHead<'_>) -> bool + Send + Sync>;
 /// A user's rule that names the key of a request.
 type KeyFn = Arc<dyn for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync>;
 /// A user's rule that classifies outcomes.
-type Rule<C> = Arc<dyn Fn(OutcomeView<'_, C>) -> Verdict + Send + Sync>;
+type ClassifyRule<C> = Arc<dyn Fn(OutcomeView<'_, C>) -> Verdict + Send + Sync>;
 /// A user's rule that chooses a delay.
 type BackoffRule<C> = Arc<dyn Fn(u32, OutcomeView<'_, C>) -> Option<Duration> + Send + Sync>;
 
@@ -22,7 +22,7 @@ pub struct ProtocolSettings<C> {
     /// Maximum number of bytes to record of a streaming body.
     pub replay_limit: Option<usize>,
     /// The rule that classifies outcomes, after the standard rules.
-    pub classify: Option<Rule<C>>,
+    pub classify: Option<ClassifyRule<C>>,
     /// The rule that chooses the delay before a retry. The rule receives the retry's number, counted from 1.
     pub backoff: Option<BackoffRule<C>>,
     /// Further requests that are idempotent, in addition to the protocol's own.

@@ -6,12 +6,12 @@ use arc_swap::{ArcSwap, Cache};
 
 /// The settings of a layer, which a handle may replace while the layer is in use.
 #[derive(Clone)]
-pub struct Live<S>(Arc<Shared<S>>);
+pub struct Live<S>(Arc<SharedSettings<S>>);
 
 /// A service's view of [`Live`] settings.
 pub type Current<S> = Cache<Live<S>, Arc<S>>;
 
-struct Shared<S> {
+struct SharedSettings<S> {
     current: ArcSwap<S>,
     /// Held by the thread that changes the settings.
     changing: Mutex<()>,
@@ -20,7 +20,7 @@ struct Shared<S> {
 impl<S> Live<S> {
     /// Starts with these settings.
     pub fn new(settings: S) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedSettings {
             current: ArcSwap::from_pointee(settings),
             changing: Mutex::new(()),
         }))

@@ -120,17 +120,17 @@ pub struct CallRecord(Box<CallFacts>);
 struct CallFacts {
     observer: Arc<dyn Observer>,
     call: CallInfo,
-    in_flight: Vec<InFlight>,
+    in_flight: Vec<AttemptInFlight>,
     ended: bool,
 }
 
-struct InFlight {
+struct AttemptInFlight {
     attempt: Attempt,
     start: Instant,
     scope: Option<AttemptScope>,
 }
 
-impl InFlight {
+impl AttemptInFlight {
     fn enter<T>(&self, f: impl FnOnce() -> T) -> T {
         let Some(scope) = &self.scope else { return f() };
         let (mut f, mut output) = (Some(f), None);
@@ -148,7 +148,7 @@ impl InFlight {
 }
 
 impl CallFacts {
-    fn end(&self, ended: &InFlight, verdict: Option<Verdict>, outcome: AttemptOutcome<'_>) {
+    fn end(&self, ended: &AttemptInFlight, verdict: Option<Verdict>, outcome: AttemptOutcome<'_>) {
         let event = Event::AttemptEnded {
             attempt: ended.attempt,
             outcome,
@@ -171,7 +171,7 @@ impl Record for CallRecord {
                     _ => Instant::now(),
                 };
                 let scope = facts.observer.attempt_scope(call, attempt);
-                facts.in_flight.push(InFlight {
+                facts.in_flight.push(AttemptInFlight {
                     attempt,
                     start,
                     scope,

@@ -7,7 +7,7 @@ use tower_dist_ratelimit::backend::{
     toolkit::{PartAnswer, TransactionPart},
 };
 
-use super::{Action, Operation};
+use super::{Operation, OperationKind};
 
 /// A correction is a transaction with one part. It continues if its caller drops the future, and is retried if the
 /// queue is full.
@@ -24,7 +24,7 @@ impl TransactionPart for Operation {
 
     fn refund(&self, granted: impl Iterator<Item = u64>) -> Self {
         let mut refund = self.clone();
-        refund.action = Action::Settle(i64::MIN);
+        refund.action = OperationKind::Settle(i64::MIN);
         refund.charge.cost = granted.sum();
         refund
     }

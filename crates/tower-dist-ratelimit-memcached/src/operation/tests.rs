@@ -20,10 +20,10 @@ use super::*;
 use crate::pipeline::{Disconnect, Pipeline};
 
 /// A verdict that a task waits for.
-type Task = JoinHandle<DecisionResult>;
+type Task = JoinHandle<OperationResult>;
 
 /// An operation on a key of this policy: 3 tokens, or up to 5.
-fn operation(link: &Link, policy: &Policy, action: Action) -> Operation {
+fn operation(link: &Link, policy: &Policy, action: OperationKind) -> Operation {
     Operation {
         link: link.clone(),
         rule: Arc::new(CounterPolicy::new("rl", policy).unwrap().unwrap()),
@@ -39,10 +39,10 @@ fn operations(link: &Link) -> Vec<Operation> {
     let policy = || Policy::new("p", Quota::per_hour(5));
     let mut operations = Vec::new();
     for action in [
-        Action::Acquire,
-        Action::Settle(-2),
-        Action::Settle(2),
-        Action::Reset,
+        OperationKind::Acquire,
+        OperationKind::Settle(-2),
+        OperationKind::Settle(2),
+        OperationKind::Reset,
     ] {
         for policy in [
             policy().fixed_window_from_first_request(),
@@ -76,7 +76,7 @@ impl Wire {
     }
 
     fn send(&self, policy: &Policy) -> Task {
-        let operation = operation(&self.link, policy, Action::Acquire);
+        let operation = operation(&self.link, policy, OperationKind::Acquire);
         tokio::spawn(operation.ask().unwrap())
     }
 

@@ -9,14 +9,14 @@ const SLOTS: usize = 16_384;
 
 /// The primary of each slot.
 #[derive(Debug, Default)]
-pub(super) struct Slots {
+pub(super) struct SlotOwners {
     /// One item per slot.
     owners: Vec<Option<Arc<Address>>>,
     /// All known nodes, including replicas.
     nodes: Vec<Address>,
 }
 
-impl Slots {
+impl SlotOwners {
     pub(super) fn owner(&self, slot: u16) -> Option<&Address> {
         self.owners.get(usize::from(slot))?.as_deref()
     }
@@ -49,8 +49,8 @@ impl Slots {
 
 /// Parses the answer of the node `asked` to `CLUSTER SLOTS`. A node that is listed without a host gets the host of
 /// `asked`.
-pub(super) fn slots(answer: Value, asked: &Address) -> Option<Slots> {
-    let mut slots = Slots {
+pub(super) fn slots(answer: Value, asked: &Address) -> Option<SlotOwners> {
+    let mut slots = SlotOwners {
         owners: vec![None; SLOTS],
         nodes: Vec::new(),
     };

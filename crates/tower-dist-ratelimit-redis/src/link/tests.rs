@@ -10,7 +10,7 @@ use tokio::{sync::oneshot, time::timeout};
 use tower_dist_ratelimit::backend::{BoxFuture, toolkit::ConnectError};
 
 use super::*;
-use crate::{call::Call, queued_call::Batching, script::Script};
+use crate::{call::ScriptCall, queued_call::Batching, script::Script};
 
 const PATIENCE: Timeouts = Timeouts {
     connect: Duration::MAX,
@@ -93,7 +93,7 @@ impl Lab {
 /// Sends a request, and waits for the answer.
 async fn ask(link: &Link) -> Result<(), Failure> {
     let (call, slot, batching) = (
-        Call::to_one(&Script::of_five(), "k", 1),
+        ScriptCall::to_one(&Script::of_five(), "k", 1),
         0,
         Batching::Together,
     );
@@ -213,7 +213,7 @@ async fn two_concurrent_requests_wait_for_one_round_trip_and_a_third_for_five_mi
     up(&link).await;
     let script = Script::of_five();
     let enqueue = |key| {
-        let call = Call::to_one(&script, key, 1);
+        let call = ScriptCall::to_one(&script, key, 1);
         let (slot, batching) = (0, Batching::Together);
         link.send(QueuedCall {
             call,

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use tower_dist_ratelimit::backend::toolkit::Health;
 
 use crate::{
-    batch::{Batch, ClosedBatch, MOST_ROWS, Pending},
-    call::Call,
+    batch::{Batch, ClosedBatch, MOST_ROWS, PendingReply},
+    call::ScriptCall,
     failure::Failure,
 };
 
@@ -91,7 +91,11 @@ impl Queue {
     }
 
     /// Adds a request.
-    pub(super) fn join(&mut self, call: Call, health: &Arc<Health>) -> Result<Pending, Failure> {
+    pub(super) fn join(
+        &mut self,
+        call: ScriptCall,
+        health: &Arc<Health>,
+    ) -> Result<PendingReply, Failure> {
         if self.waiting.load(Relaxed) >= LONGEST || self.full.len() >= MOST_BATCHES {
             return Err(Failure::Full);
         }

@@ -8,7 +8,7 @@ use tokio::time::advance;
 use tokio_test::task::spawn;
 
 use super::{queue::FREE_CALLS, *};
-use crate::{arguments::row_answers, call::Call, reply::Replies, script::Script};
+use crate::{arguments::row_answers, call::ScriptCall, reply::Replies, script::Script};
 
 /// A send queue with a connection, and a policy with a bucket of five tokens.
 struct Lab {
@@ -27,7 +27,7 @@ impl Lab {
     }
 
     fn queued(&self, key: &str, batching: Batching) -> QueuedCall {
-        let call = Call::to_one(&self.script, key, 1);
+        let call = ScriptCall::to_one(&self.script, key, 1);
         QueuedCall {
             call,
             slot: 0,
@@ -35,7 +35,7 @@ impl Lab {
         }
     }
 
-    fn enqueue(&self, key: &str) -> Pending {
+    fn enqueue(&self, key: &str) -> PendingReply {
         self.send_queue
             .enqueue(self.queued(key, Batching::Together))
             .unwrap()
@@ -72,7 +72,7 @@ fn answer(due_call: DueCall) {
     due_call.batch.answer(Ok(row_answers.unwrap()));
 }
 
-async fn left(pending: Pending) -> i64 {
+async fn left(pending: PendingReply) -> i64 {
     let replies: Replies = pending.await.unwrap();
     if replies[0].granted < 0 {
         -1
@@ -111,7 +111,7 @@ async fn two_calls_go_immediately_and_further_requests_go_together() {
 async fn a_request_whose_caller_leaves_before_the_call_is_not_charged() {
     let lab = Lab::new();
     let busy = lab.busy();
-    let mut asked: Vec<Option<Pending>> = ["a", "b", "b", "b", "c", "c"]
+    let mut asked: Vec<Option<PendingReply>> = ["a", "b", "b", "b", "c", "c"]
         .map(|key| Some(lab.enqueue(key)))
         .into();
     for gone in [0, 2, 4, 5] {
@@ -139,7 +139,7 @@ async fn a_call_that_all_callers_have_left_is_not_sent() {
 #[tokio::test(start_paused = true)]
 async fn a_run_is_answered_in_the_order_of_its_requests() {
     let lab = Lab::new();
-    let asked: Vec<Pending> = (0..7).map(|_| lab.enqueue("a")).collect();
+    let asked: Vec<PendingReply> = (0..7).map(|_| lab.enqueue("a")).collect();
     answer(lab.take().remove(0));
     let mut row_answers = Vec::new();
     for pending in asked {
@@ -152,9 +152,9 @@ async fn a_run_is_answered_in_the_order_of_its_requests() {
 async fn a_full_call_does_not_wait() {
     let lab = Lab::new();
     let _busy = lab.busy();
-    let keys: Vec<Pending> = (0..33).map(|n| lab.enqueue(&n.to_string())).collect();
+    let keys: Vec<PendingReply> = (0..33).map(|n| lab.enqueue(&n.to_string())).collect();
     assert_eq!(lab.take().iter().map(rows).collect::<Vec<_>>(), [[1; 32]]);
-    let hot: Vec<Pending> = (0..63).map(|_| lab.enqueue("hot")).collect();
+    let hot: Vec<PendingReply> = (0..63).map(|_| lab.enqueue("hot")).collect();
     assert_eq!(lab.take().iter().map(rows).collect::<Vec<_>>(), [[1, 63]]);
     drop((keys, hot));
 }
@@ -188,7 +188,7 @@ async fn the_task_is_woken_only_if_it_can_send_a_call() {
     assert_eq!(sent.len(), 2);
     let mut task = spawn(lab.send_queue.ready());
     assert!(task.poll().is_pending());
-    let waiting: Vec<Pending> = (0..63).map(|_| lab.enqueue("a")).collect();
+    let waiting: Vec<PendingReply> = (0..63).map(|_| lab.enqueue("a")).collect();
     assert!(!task.is_woken(), "two calls are in flight");
     let _last = lab.enqueue("a");
     assert!(task.is_woken());

@@ -4,7 +4,7 @@ use tests::servers::{Redis, Reply, Resp};
 
 use crate::{
     arguments::{Arguments, row_answers},
-    call::Call,
+    call::ScriptCall,
     reply::Replies,
     rows::{Place, Rows},
 };
@@ -48,7 +48,7 @@ impl Lab {
     }
 
     /// Runs one script for all `calls` together at the time `now`, and returns the replies to each call.
-    pub(super) fn run(&self, now: u64, calls: &[Call]) -> Vec<Replies> {
+    pub(super) fn run(&self, now: u64, calls: &[ScriptCall]) -> Vec<Replies> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let mut rows = Rows::default();
         let places: Vec<Place> = calls.iter().map(|call| rows.push(call.clone())).collect();

@@ -9,7 +9,7 @@ use tower_dist_ratelimit::{
 
 use super::{clock::Clock, lab::Lab, same::same, step::Step};
 use crate::{
-    call::{Action, Call, KeyArgs},
+    call::{ChargeKind, KeyArgs, ScriptCall},
     compiled_policy::CompiledPolicy,
     key::Tag,
     reply::verdict,
@@ -48,12 +48,12 @@ fn phase_bits(tag: &Tag) -> u64 {
 
 /// Requests that were decided in Rust, with their limits. The script decides them in one call.
 #[derive(Default)]
-pub(super) struct Pending {
-    calls: Vec<Call>,
+pub(super) struct PendingReply {
+    calls: Vec<ScriptCall>,
     decisions: Vec<Option<(Vec<Decision>, Vec<u64>)>>,
 }
 
-impl Pending {
+impl PendingReply {
     pub(super) fn compare(&mut self, lab: &Lab, now: u64) -> Result<(), TestCaseError> {
         if self.calls.is_empty() {
             return Ok(());
@@ -147,9 +147,9 @@ impl Together {
         let policies = self.script.policies.iter().enumerate();
         let charge = Charge::new(PolicyId::new(0), NAME, 1);
         let asks = policies.map(|(place, policy)| {
-            KeyArgs::new(&charge, tag(NAME), policy, place, Action::Acquire)
+            KeyArgs::new(&charge, tag(NAME), policy, place, ChargeKind::Acquire)
         });
-        let call = Call {
+        let call = ScriptCall {
             script: Arc::clone(&self.script),
             asks: asks.collect(),
             settles: false,
@@ -159,7 +159,7 @@ impl Together {
     }
 
     /// Makes a step in Rust. The script makes it when the time moves on.
-    pub(super) fn step(&mut self, now: u64, step: &Step, pending: &mut Pending) {
+    pub(super) fn step(&mut self, now: u64, step: &Step, pending: &mut PendingReply) {
         let policies = Arc::clone(&self.script);
         let policies = &policies.policies;
         let id = PolicyId::new(0);
@@ -172,11 +172,11 @@ impl Together {
                 charge
             }
         };
-        let action = step.settle.map_or(Action::Acquire, Action::Settle);
+        let action = step.settle.map_or(ChargeKind::Acquire, ChargeKind::Settle);
         let asks = policies.iter().enumerate();
         let asks = asks
             .map(|(place, policy)| KeyArgs::new(&charge(policy), tag(NAME), policy, place, action));
-        pending.calls.push(Call {
+        pending.calls.push(ScriptCall {
             script: Arc::clone(&self.script),
             asks: asks.collect(),
             settles: step.settle.is_some(),

@@ -31,7 +31,7 @@ pub(crate) struct SlidingWindow {
 
 /// The counts of a key, as a decision at one time reads them.
 #[derive(Clone, Copy, Debug)]
-struct View<'a> {
+struct WindowView<'a> {
     newest: u64,
     counts: &'a [u64],
     /// The number n of sub-windows in the window.
@@ -44,7 +44,7 @@ struct View<'a> {
     behind: u64,
 }
 
-impl View<'_> {
+impl WindowView<'_> {
     /// Returns the count of the sub-window that is `age` sub-windows older than the present one.
     fn count(&self, age: u64) -> u64 {
         let len = self.counts.len() as u64;
@@ -112,7 +112,7 @@ impl SlidingWindow {
     }
 
     /// Returns the shortest time after which at most `most` tokens count, if no tokens are added.
-    fn wait(&self, mut view: View<'_>, most: u64) -> Duration {
+    fn wait(&self, mut view: WindowView<'_>, most: u64) -> Duration {
         let mut within = view.within();
         let mut waited = view.behind;
         // After n + 1 sub-windows, none of the present counts is in the window.
@@ -132,7 +132,7 @@ impl SlidingWindow {
     }
 
     /// Returns the time until no tokens count, if `granted` tokens are added now.
-    fn reset_after(&self, view: View<'_>, granted: u64) -> Duration {
+    fn reset_after(&self, view: WindowView<'_>, granted: u64) -> Duration {
         let counts = |&age: &u64| view.count(age) > 0;
         let newest = match granted {
             0 => (0..=self.sub_windows).find(counts),
@@ -144,12 +144,12 @@ impl SlidingWindow {
         })
     }
 
-    fn view<'a>(&self, words: &'a [u64], now: Now) -> View<'a> {
+    fn view<'a>(&self, words: &'a [u64], now: Now) -> WindowView<'a> {
         let (&newest, counts) = words.split_first().unwrap_or((&0, &[]));
         let nanos = clamp(now.nanos);
         let number = nanos / self.length;
         let early = newest > number;
-        View {
+        WindowView {
             newest,
             counts,
             sub_windows: self.sub_windows,

@@ -12,7 +12,7 @@ use smallvec::{SmallVec, smallvec};
 
 pub use self::store::CompareAndSwap;
 use self::{
-    part::Part,
+    part::ValuePart,
     policy_set::PolicySet,
     value_tasks::{Action, ValueTasks},
 };
@@ -205,8 +205,8 @@ impl<C: CompareAndSwap> CasBackend<C> {
         &self,
         charges: &[Charge<'_>],
         action: Action,
-    ) -> Result<SmallVec<[Part<C>; 1]>, BackendError> {
-        let mut parts: SmallVec<[Part<C>; 1]> = SmallVec::new();
+    ) -> Result<SmallVec<[ValuePart<C>; 1]>, BackendError> {
+        let mut parts: SmallVec<[ValuePart<C>; 1]> = SmallVec::new();
         for (index, charge) in charges.iter().enumerate() {
             let (set, place) = self.registry.find(charge)?;
             let tag = tag(charge.key);
@@ -214,10 +214,10 @@ impl<C: CompareAndSwap> CasBackend<C> {
                 key: &[],
                 ..*charge
             };
-            let is_same = |part: &&mut Part<C>| Arc::ptr_eq(&part.set, set) && part.tag == tag;
+            let is_same = |part: &&mut ValuePart<C>| Arc::ptr_eq(&part.set, set) && part.tag == tag;
             match parts.iter_mut().find(is_same) {
                 Some(part) => part.charges.push((index, place, charge)),
-                None => parts.push(Part {
+                None => parts.push(ValuePart {
                     tasks: self.tasks.clone(),
                     set: Arc::clone(set),
                     tag,

@@ -98,7 +98,7 @@ struct PolicyStore {
 }
 
 /// A charge with its store.
-struct Target<'a> {
+struct StoreCharge<'a> {
     store: &'a dyn Store,
     key: Fingerprint,
     take: Take<'a>,
@@ -178,12 +178,12 @@ impl Memory {
         })
     }
 
-    fn target<'a>(&'a self, charge: &'a Charge<'_>) -> Result<Target<'a>, BackendError> {
+    fn target<'a>(&'a self, charge: &'a Charge<'_>) -> Result<StoreCharge<'a>, BackendError> {
         let table = self.table(charge)?;
         let key = self.context.hash(charge.key);
         table.store.prefetch(key);
         let salt = charge.policy.number() as usize;
-        Ok(Target {
+        Ok(StoreCharge {
             store: &*table.store,
             key,
             take: Take::of(charge),
@@ -194,7 +194,7 @@ impl Memory {
     /// Locks the keys whose policies are decided together with others. Every charge to such a policy takes its key's
     /// lock. So until the locks are dropped, these keys get no other charge, and checking all charges before applying
     /// them is one atomic step. Locks are taken in ascending order, so callers cannot deadlock.
-    fn lock(&self, asked: &[Target<'_>]) -> Locked<'_> {
+    fn lock(&self, asked: &[StoreCharge<'_>]) -> Locked<'_> {
         let locks = || asked.iter().filter_map(|one| one.lock);
         let (mut locked, mut last) = (Locked::new(), None);
         while let Some(next) = locks().filter(|&lock| Some(lock) > last).min() {
@@ -248,7 +248,7 @@ impl Memory {
     fn ask_all<'a>(
         &'a self,
         charges: &'a [Charge<'_>],
-    ) -> Result<SmallVec<[Target<'a>; 4]>, BackendError> {
+    ) -> Result<SmallVec<[StoreCharge<'a>; 4]>, BackendError> {
         // Pushed one by one, because collecting into a `Result` would move the vector.
         let mut asked = SmallVec::new();
         for charge in charges {

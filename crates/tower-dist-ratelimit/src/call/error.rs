@@ -76,10 +76,10 @@ impl<E: Error> Error for LimitError<E> {
 
 /// The rejection of a call: the reason, the decisions of the policies, and the time until a retry.
 #[derive(Clone, Debug)]
-pub struct RateLimited(Box<Parts>);
+pub struct RateLimited(Box<Details>);
 
 #[derive(Clone, Debug)]
-struct Parts {
+struct Details {
     reason: Reason,
     retry_after: Option<Duration>,
     decided: Vec<(Arc<str>, Decision)>,
@@ -90,7 +90,7 @@ struct Parts {
 impl RateLimited {
     pub(crate) fn new(rules: &[Rule], check: &Check, reason: Reason) -> Self {
         let rejection = Rejection::new(rules, check, reason);
-        Self(Box::new(Parts {
+        Self(Box::new(Details {
             reason,
             retry_after: rejection.retry_after(),
             decided: rejection.decided().owned(),

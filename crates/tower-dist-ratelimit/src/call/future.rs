@@ -28,11 +28,11 @@ use crate::{
 #[pin_project]
 pub struct CallFuture<S: Service<Req>, Req> {
     #[pin]
-    pub(super) state: State<S, Req>,
+    pub(super) state: CallState<S, Req>,
 }
 
 #[pin_project(project = StateProjection)]
-pub(super) enum State<S: Service<Req>, Req> {
+pub(super) enum CallState<S: Service<Req>, Req> {
     Calling(#[pin] S::Future),
     /// Boxed, because only leaky queues use it.
     Delayed(Box<Delayed<S, Req>>),
@@ -49,7 +49,7 @@ impl<S, Req> CallLimit<S, Req> {
         outcome: Outcome,
         check: &mut Check,
         request: Req,
-    ) -> State<S, Req>
+    ) -> CallState<S, Req>
     where
         S: Service<Req> + Clone,
     {
@@ -59,23 +59,23 @@ impl<S, Req> CallLimit<S, Req> {
             Outcome::Pass { .. } => {
                 let delay = limits.delay(check);
                 if delay.is_zero() {
-                    return State::Calling(inner.call(request));
+                    return CallState::Calling(inner.call(request));
                 }
                 // Dropping the ready service releases any permit that it holds.
                 let unready = inner.clone();
                 *inner = unready.clone();
-                State::Delayed(Box::new(Delayed::new(delay, unready, request)))
+                CallState::Delayed(Box::new(Delayed::new(delay, unready, request)))
             }
             Outcome::Reject(reason) => {
                 *inner = inner.clone();
                 let rejected = RateLimited::new(&limits.rules, check, reason);
-                State::RateLimited(Some(rejected))
+                CallState::RateLimited(Some(rejected))
             }
             Outcome::Later => {
                 let unready = self.clone();
                 let ready = mem::replace(self, unready);
                 let limits = &self.layer.calls.limits;
-                State::Deciding(Pending::new(limits, check, ready, request))
+                CallState::Deciding(Pending::new(limits, check, ready, request))
             }
         }
     }
@@ -100,7 +100,7 @@ where
                 StateProjection::Delayed(delayed) => {
                     let inner = ready!(delayed.poll(cx))
                         .map_err(|error| LimitError::Inner(error).known())?;
-                    State::Calling(inner)
+                    CallState::Calling(inner)
                 }
                 StateProjection::Deciding(pending) => {
                     let (outcome, request) = ready!(pending.poll(cx));

@@ -2,7 +2,7 @@ use std::task::{Context, Poll};
 
 use tower_service::Service;
 
-use super::{CallFuture, CallLimit, LimitError, future::State};
+use super::{CallFuture, CallLimit, LimitError, future::CallState};
 use crate::limits::{Check, Outcome};
 
 impl<S, Req> Service<Req> for CallLimit<S, Req>
@@ -25,7 +25,7 @@ where
         let outcome = calls.limits.decide(&mut check, calls.apply(&request));
         let state = match outcome {
             Outcome::Pass { .. } if calls.limits.delay(&check).is_zero() => {
-                State::Calling(self.inner.call(request))
+                CallState::Calling(self.inner.call(request))
             }
             outcome => self.handle_outcome(outcome, &mut check, request),
         };

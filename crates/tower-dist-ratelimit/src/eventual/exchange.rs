@@ -2,7 +2,7 @@ use std::{mem, slice, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{PolicyUsage, Shared, Usage};
+use super::{KeyUsage, PolicyUsage, SharedCounts};
 use crate::{
     Decision, Quota,
     backend::{Answer, Backend, Charge, Timeout},
@@ -11,7 +11,7 @@ use crate::{
 
 /// A task that exchanges the used tokens of one key between this instance and the backend.
 pub(super) struct Exchange {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedCounts>,
     pub(super) policy: Arc<PolicyUsage>,
     pub(super) key: Box<[u8]>,
     /// Whether the task ended because the key was idle.
@@ -59,9 +59,9 @@ impl Exchange {
     /// arrived is not sent again.
     async fn once(&self) {
         let usage = self.policy.keys().get_mut(&self.key).map(mem::take);
-        let Usage { unsent, quota, .. } = usage.unwrap_or_default();
+        let KeyUsage { unsent, quota, .. } = usage.unwrap_or_default();
         let delta = i64::try_from(unsent).unwrap_or(i64::MAX);
-        let Shared { inner, timeout, .. } = &*self.shared;
+        let SharedCounts { inner, timeout, .. } = &*self.shared;
         if delta > 0 {
             let charge = self.charge(unsent, quota);
             match inner.settle(&[charge], delta) {

@@ -12,7 +12,7 @@ use super::{circuit::Circuit, pauses::Pauses};
 /// The circuit breaker that all requests of a limit share.
 #[derive(Debug)]
 pub(super) struct Breaker {
-    state: Mutex<State>,
+    state: Mutex<BreakerState>,
     /// A summary of the state, so that most requests take no lock: [`QUIET`], [`CLOSED`] or [`OPEN`]. A request that
     /// reads an old value is decided as if it had come a moment earlier.
     phase: AtomicU8,
@@ -21,7 +21,7 @@ pub(super) struct Breaker {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BreakerState {
     circuit: Circuit,
     /// The number of the latest probe. It also changes when the circuit opens, so an old probe is never taken for a new
     /// one.
@@ -35,7 +35,7 @@ const OPEN: u8 = 2;
 
 /// The permission to query the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Permit {
+pub(crate) enum QueryPermit {
     /// The circuit is closed, and its record is empty. An immediate decision of the backend is then not counted.
     Quiet,
     /// The circuit is closed.
@@ -64,35 +64,40 @@ impl Breaker {
     }
 
     #[inline]
-    pub(super) fn permit_if_closed(&self) -> Option<Permit> {
+    pub(super) fn permit_if_closed(&self) -> Option<QueryPermit> {
         match self.phase.load(Relaxed) {
-            QUIET => Some(Permit::Quiet),
-            CLOSED => Some(Permit::Closed),
+            QUIET => Some(QueryPermit::Quiet),
+            CLOSED => Some(QueryPermit::Closed),
             _ => None,
         }
     }
 
     /// Returns permission to query the backend, or the time until the next probe.
-    pub(super) fn permit(&self, now: impl Fn() -> Duration) -> Result<Permit, Duration> {
+    pub(super) fn permit(&self, now: impl Fn() -> Duration) -> Result<QueryPermit, Duration> {
         if let Some(permit) = self.permit_if_closed() {
             return Ok(permit);
         }
         let now = now();
         self.change(|state| {
             let Some(open_for) = state.circuit.open_for(now) else {
-                return Ok(Permit::Closed);
+                return Ok(QueryPermit::Closed);
             };
             let probed = state.circuit.probe(now, self.pauses, self.noise(now));
             state.circuit = probed.ok_or(open_for)?;
             state.probe += 1;
-            Ok(Permit::Probe(state.probe))
+            Ok(QueryPermit::Probe(state.probe))
         })
     }
 
     /// Records a decision of the backend. With `forget`, a record without failures is cleared.
-    pub(super) fn answered(&self, permit: Permit, now: Duration, forget: bool) -> Option<Change> {
+    pub(super) fn answered(
+        &self,
+        permit: QueryPermit,
+        now: Duration,
+        forget: bool,
+    ) -> Option<Change> {
         self.change(|state| {
-            if let Permit::Probe(_) = permit {
+            if let QueryPermit::Probe(_) = permit {
                 let closed = state.circuit.is_open().then_some(Change::Closed);
                 state.circuit = Circuit::default();
                 return closed;
@@ -106,10 +111,10 @@ impl Breaker {
     }
 
     /// Records a failure of the backend.
-    pub(super) fn failed(&self, permit: Permit, now: Duration) -> Option<Change> {
+    pub(super) fn failed(&self, permit: QueryPermit, now: Duration) -> Option<Change> {
         let noise = self.noise(now);
         self.change(|state| {
-            if let Permit::Probe(number) = permit {
+            if let QueryPermit::Probe(number) = permit {
                 if number == state.probe {
                     state.circuit = state.circuit.probe_failed(now, self.pauses, noise);
                 }
@@ -124,9 +129,9 @@ impl Breaker {
     }
 
     /// Records that the request was decided without the backend.
-    pub(super) fn release(&self, permit: Permit, now: Duration) {
+    pub(super) fn release(&self, permit: QueryPermit, now: Duration) {
         // A request that is no probe has nothing to release, and takes no lock.
-        if let Permit::Probe(number) = permit {
+        if let QueryPermit::Probe(number) = permit {
             self.change(|state| {
                 if number == state.probe {
                     state.circuit = state.circuit.probe_spared(now);
@@ -143,7 +148,7 @@ impl Breaker {
         self.change(|state| state.circuit.open_for(now()))
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut BreakerState) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut state);
         let phase = match state.circuit {

@@ -17,7 +17,7 @@ const HALF: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Circuit {
     /// Each request queries the backend.
-    Closed(Record),
+    Closed(RecentResults),
     /// Only probes query the backend, one at a time.
     Open {
         /// The number of probes since the circuit opened.
@@ -29,7 +29,7 @@ pub(super) enum Circuit {
 
 /// The recent decisions and failures of the backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct RecentResults {
     /// Number of consecutive failures.
     row: u8,
     /// The number of the half second that `now` covers.
@@ -47,7 +47,7 @@ struct Tally {
 
 impl Default for Circuit {
     fn default() -> Self {
-        Self::Closed(Record::default())
+        Self::Closed(RecentResults::default())
     }
 }
 
@@ -115,7 +115,7 @@ impl Circuit {
     }
 }
 
-impl Record {
+impl RecentResults {
     fn count(mut self, failed: bool, now: Duration) -> Self {
         let half = now.as_nanos() / HALF.as_nanos();
         // Another thread may have counted an outcome with a later time already. This outcome then counts in the later

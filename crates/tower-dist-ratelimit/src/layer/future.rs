@@ -31,11 +31,11 @@ use crate::{
 #[pin_project]
 pub struct ResponseFuture<S: Service<Request<B>>, R, B> {
     #[pin]
-    pub(super) state: State<S, R, B>,
+    pub(super) state: ResponseState<S, R, B>,
 }
 
 #[pin_project(project = StateProjection)]
-pub(super) enum State<S: Service<Request<B>>, R, B> {
+pub(super) enum ResponseState<S: Service<Request<B>>, R, B> {
     Calling {
         #[pin]
         inner: S::Future,
@@ -70,7 +70,7 @@ where
                         }
                     };
                     let follow_up = mem::take(follow_up);
-                    State::Calling { inner, follow_up }
+                    ResponseState::Calling { inner, follow_up }
                 }
                 StateProjection::Deciding(pending) => {
                     let (outcome, request) = ready!(pending.poll(cx));
@@ -96,7 +96,7 @@ impl<S, R> RateLimit<S, R> {
         outcome: Outcome,
         check: &mut Check,
         mut request: Request<B>,
-    ) -> State<S, R, B>
+    ) -> ResponseState<S, R, B>
     where
         S: Service<Request<B>, Response = Response<ResBody>> + Clone,
         R: RejectionResponse<ResBody> + Clone,
@@ -109,21 +109,21 @@ impl<S, R> RateLimit<S, R> {
                 let delay = http.limits.delay(check);
                 if delay.is_zero() {
                     let inner = inner.call(request);
-                    return State::Calling { inner, follow_up };
+                    return ResponseState::Calling { inner, follow_up };
                 }
                 let unready = inner.clone();
                 *inner = unready.clone();
-                State::Delayed(Box::new(Delayed::new(delay, unready, request)), follow_up)
+                ResponseState::Delayed(Box::new(Delayed::new(delay, unready, request)), follow_up)
             }
             Outcome::Reject(reason) => {
                 *inner = inner.clone();
-                State::RateLimited(Some(http.rejection(&layer.reject, reason, check)))
+                ResponseState::RateLimited(Some(http.rejection(&layer.reject, reason, check)))
             }
             Outcome::Later => {
                 let unready = self.clone();
                 let ready = mem::replace(self, unready);
                 let limits = &self.layer.http.limits;
-                State::Deciding(Pending::new(limits, check, ready, request))
+                ResponseState::Deciding(Pending::new(limits, check, ready, request))
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::{Decision, Source, algorithm::saturating_nanos as nanos, backend::Own
 
 /// State of one frequently requested key, read without a lock by requests that spend leased tokens.
 #[derive(Debug, Default)]
-pub(super) struct Entry {
+pub(super) struct LeaseEntry {
     /// The tag of the entry's key, or 0 if the entry is free.
     tag: AtomicU64,
     /// Requests since the last update of the demand.
@@ -29,7 +29,7 @@ pub(super) struct Entry {
     pub(super) full_at: AtomicU64,
 }
 
-impl Entry {
+impl LeaseEntry {
     #[inline]
     pub(super) fn tag(&self) -> u64 {
         self.tag.load(Acquire)
@@ -168,7 +168,7 @@ impl KeyState {
     }
 
     /// Decides how to handle a request that finds too few leased tokens, or whether to refill in the background.
-    pub(super) fn plan(&mut self, entry: &Entry, claim: Claim, lease: u64) -> Plan {
+    pub(super) fn plan(&mut self, entry: &LeaseEntry, claim: Claim, lease: u64) -> Plan {
         let seen = entry.seen.swap(0, Relaxed);
         self.demand = self.demand.add(seen, claim.now, lease);
         let demand = self.demand.expected(lease);
@@ -214,7 +214,7 @@ impl KeyState {
     }
 
     /// Returns a rejection that lasts until `until`, or until the backend's own wait ends if that is later.
-    pub(super) fn reject(&self, entry: &Entry, claim: Claim, until: u64) -> Decision {
+    pub(super) fn reject(&self, entry: &LeaseEntry, claim: Claim, until: u64) -> Decision {
         // The wait can end after `until`, when this process calls the backend again: other instances may return tokens
         // before `due`.
         let wait = Duration::from_nanos(until.max(self.due).saturating_sub(claim.now));
@@ -227,7 +227,7 @@ impl KeyState {
 
     /// Records tokens that the backend charges outside of the refill. The reported remaining tokens shrink immediately,
     /// as those in the backend do.
-    pub(super) fn charged_outside(&mut self, entry: &Entry, tokens: u64) {
+    pub(super) fn charged_outside(&mut self, entry: &LeaseEntry, tokens: u64) {
         self.outside = self.outside.saturating_add(tokens);
         let remaining = entry.remaining.load(Relaxed);
         entry
@@ -239,7 +239,7 @@ impl KeyState {
     /// leased tokens are rejected, or 0. If the key was evicted after the refill was sent, discards the tokens.
     pub(super) fn answered(
         &mut self,
-        entry: &Entry,
+        entry: &LeaseEntry,
         refill: Refill,
         decision: &Decision,
         now: u64,
@@ -280,7 +280,7 @@ impl KeyState {
 
     /// Ends a refill. The next refill starts at `not_before` at the earliest. Until then, the backend decides one by
     /// one on requests that find too few leased tokens, or this process rejects them.
-    pub(super) fn ended(&mut self, entry: &Entry, refill: Refill, not_before: u64) {
+    pub(super) fn ended(&mut self, entry: &LeaseEntry, refill: Refill, not_before: u64) {
         if self.in_flight == refill.id {
             self.in_flight = 0;
             entry.not_before.store(not_before, Release);
@@ -288,7 +288,7 @@ impl KeyState {
     }
 
     /// Clears the shortage, because tokens were returned.
-    pub(super) fn relieve(&mut self, entry: &Entry) {
+    pub(super) fn relieve(&mut self, entry: &LeaseEntry) {
         (self.shortage, self.refunded, self.reject_until) = (Shortage::default(), true, 0);
         if self.in_flight == 0 {
             entry.not_before.store(0, Relaxed);

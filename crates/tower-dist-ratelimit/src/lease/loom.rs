@@ -6,7 +6,7 @@
 
 use ::loom::{model::Builder, sync::Arc, thread};
 
-use super::{demand::Claim, entry::Entry, prepaid::Prepaid};
+use super::{demand::Claim, entry::LeaseEntry, prepaid::Prepaid};
 
 fn explore(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
@@ -76,7 +76,7 @@ fn a_concurrent_spend_never_applies_an_older_later_deadline_to_a_new_lease() {
 #[test]
 fn concurrent_drain_and_spend_count_each_token_once() {
     explore(|| {
-        let entry = Arc::new(Entry::default());
+        let entry = Arc::new(LeaseEntry::default());
         entry.give_to(1);
         entry.fill(3, 10, 0);
         let spender = {
@@ -92,7 +92,7 @@ fn concurrent_drain_and_spend_count_each_token_once() {
 #[test]
 fn a_concurrent_spend_never_takes_tokens_of_the_key_that_took_the_entry() {
     explore(|| {
-        let entry = Arc::new(Entry::default());
+        let entry = Arc::new(LeaseEntry::default());
         entry.give_to(1);
         entry.fill(1, 10, 0);
         let spender = {

@@ -6,7 +6,7 @@ use std::{
 
 use super::{
     demand::{Claim, HOT},
-    entry::{Entry, KeyState, Plan},
+    entry::{KeyState, LeaseEntry, Plan},
 };
 use crate::backend::{Charge, OwnedCharge};
 
@@ -19,7 +19,7 @@ const WAYS: usize = 4;
 const KEY_BITS: u64 = u32::MAX as u64;
 
 /// A table of the most frequently requested keys, organized as a set-associative cache.
-pub(super) struct Table {
+pub(super) struct LeaseTable {
     /// Randomly keyed, so that clients cannot choose keys that share an entry.
     hasher: RandomState,
     pub(super) sets: Box<[EntrySet]>,
@@ -28,11 +28,11 @@ pub(super) struct Table {
 /// One set of the table: the four entries that a key can occupy.
 #[derive(Default)]
 pub(super) struct EntrySet {
-    entries: [Entry; WAYS],
+    entries: [LeaseEntry; WAYS],
     states: Mutex<[KeyState; WAYS]>,
 }
 
-impl Table {
+impl LeaseTable {
     pub(super) fn new() -> Self {
         Self {
             hasher: RandomState::new(),
@@ -58,7 +58,7 @@ impl Table {
 
 impl EntrySet {
     #[inline]
-    pub(super) fn entry(&self, tag: u64) -> Option<&Entry> {
+    pub(super) fn entry(&self, tag: u64) -> Option<&LeaseEntry> {
         self.entries.iter().find(|entry| entry.tag() == tag)
     }
 
@@ -108,7 +108,7 @@ impl EntrySet {
     pub(super) fn change<T>(
         &self,
         tag: u64,
-        change: impl FnOnce(&Entry, &mut KeyState) -> T,
+        change: impl FnOnce(&LeaseEntry, &mut KeyState) -> T,
     ) -> Option<T> {
         self.way(tag)?;
         let mut states = self.lock();
@@ -118,7 +118,7 @@ impl EntrySet {
 
     /// Clears the shortage of a key under every quota, because tokens were returned.
     pub(super) fn relieve(&self, tag: u64) {
-        let is_of_key = |entry: &Entry| entry.tag() & KEY_BITS == tag & KEY_BITS;
+        let is_of_key = |entry: &LeaseEntry| entry.tag() & KEY_BITS == tag & KEY_BITS;
         if !self.entries.iter().any(is_of_key) {
             return;
         }

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::{
     Decisions, Quota,
     backend::{Answer, Backend, BackendError, Charge, JointDecision, PolicyId, Timeout},
-    failover::Permit,
+    failover::QueryPermit,
     key::KeySink,
 };
 
@@ -28,11 +28,11 @@ pub(crate) struct Check {
 /// the whole timeout, so a slow look-up takes no time from the backend.
 pub(super) enum Waiting {
     /// The quota look-ups, each with the index of its charge in the check.
-    Quotas(Vec<(usize, QuotaLookup)>),
-    Backend(Timeout<JointDecision>, Permit),
+    Quotas(Vec<(usize, TimedLookup)>),
+    Backend(Timeout<JointDecision>, QueryPermit),
 }
 
-type QuotaLookup = Timeout<Option<Quota>>;
+type TimedLookup = Timeout<Option<Quota>>;
 
 /// The charge of one policy that applies to the request.
 #[derive(Clone)]
@@ -105,7 +105,7 @@ impl Check {
 
     /// Adds a quota look-up for the next charge.
     #[cold]
-    pub(super) fn look_up(&mut self, quota: QuotaLookup) {
+    pub(super) fn look_up(&mut self, quota: TimedLookup) {
         let lookup = (self.charges.len(), quota);
         match &mut self.waiting {
             Some(Waiting::Quotas(lookups)) => lookups.push(lookup),

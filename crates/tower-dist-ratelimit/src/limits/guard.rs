@@ -10,7 +10,7 @@ use crate::{
     Policy, Reason, Source,
     backend::{Answer, Backend, BackendError, PolicyId, Timeout},
     deny::DenyCache,
-    failover::{Failover, Fallback, Permit},
+    failover::{Failover, Fallback, QueryPermit},
 };
 
 /// Maximum number of corrections in flight per limit: about the number of concurrent requests of a busy instance.
@@ -20,7 +20,7 @@ const MAX_CORRECTIONS: usize = 1024;
 ///
 /// The default methods are for a backend in this process, which normally neither fails nor answers later. Because the
 /// guard is a trait object, a binary with such a backend alone does not contain the code for failures.
-pub(crate) trait Guard: Send + Sync {
+pub(crate) trait BackendGuard: Send + Sync {
     /// Caches the rejections of a remote backend.
     fn cache(&self, backend: Arc<dyn Backend>, _: &[Policy], _: &[PolicyId]) -> Arc<dyn Backend> {
         backend
@@ -71,10 +71,10 @@ pub(crate) trait Guard: Send + Sync {
 /// The guard of a backend in this process.
 pub(super) struct Unguarded;
 
-impl Guard for Unguarded {}
+impl BackendGuard for Unguarded {}
 
 /// The guard of a remote backend, of leases and of eventual decisions.
-impl Guard for Failover {
+impl BackendGuard for Failover {
     fn cache(
         &self,
         backend: Arc<dyn Backend>,
@@ -176,14 +176,14 @@ impl Failover {
         &self,
         limits: &Limits,
         check: &mut Check,
-        permit: Permit,
+        permit: QueryPermit,
         allowed: Result<bool, BackendError>,
     ) -> Outcome {
         if let Ok(true) = allowed {
             return Outcome::Pass { charged: true };
         }
         // The backend has not admitted the request, so a charge to this process's share is refunded.
-        if let (Permit::Shared, Some(fallback)) = (permit, &self.fallback) {
+        if let (QueryPermit::Shared, Some(fallback)) = (permit, &self.fallback) {
             for asked in &check.charges {
                 fallback.release(asked.rule, asked.charge(check.keys()));
             }
@@ -200,8 +200,13 @@ impl Failover {
     /// If this process has recently returned to the backend, reports the tokens that it has admitted alone for the
     /// request's keys. While other processes may still decide alone, also charges the request to this process's share.
     /// Returns `None` if the share lacks tokens for the request.
-    fn recover(&self, limits: &Limits, check: &mut Check, permit: Permit) -> Option<Permit> {
-        let is_probe = matches!(permit, Permit::Probe(_));
+    fn recover(
+        &self,
+        limits: &Limits,
+        check: &mut Check,
+        permit: QueryPermit,
+    ) -> Option<QueryPermit> {
+        let is_probe = matches!(permit, QueryPermit::Probe(_));
         let Some((fallback, is_shared)) = self.recovering().filter(|_| !is_probe) else {
             return Some(permit);
         };
@@ -215,7 +220,7 @@ impl Failover {
             return Some(permit);
         }
         match decide_with(fallback, check) {
-            Ok(true) => Some(Permit::Shared),
+            Ok(true) => Some(QueryPermit::Shared),
             Ok(false) => None,
             Err(_) => Some(permit),
         }

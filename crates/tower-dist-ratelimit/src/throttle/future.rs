@@ -36,7 +36,7 @@ use crate::{
 #[pin_project]
 pub struct ThrottleFuture<S: Service<Req>, Req> {
     #[pin]
-    pub(super) state: State<S, Req>,
+    pub(super) state: ThrottleState<S, Req>,
 }
 
 #[pin_project(project = StateProjection)]
@@ -44,7 +44,7 @@ pub struct ThrottleFuture<S: Service<Req>, Req> {
     clippy::large_enum_variant,
     reason = "a box would be an allocation for every request that need not wait"
 )]
-pub(super) enum State<S: Service<Req>, Req> {
+pub(super) enum ThrottleState<S: Service<Req>, Req> {
     Waiting {
         turn: BoxTurn,
         /// `None` after the turn.
@@ -100,7 +100,7 @@ impl Drop for Charged {
     }
 }
 
-impl<S: Service<Req>, Req> State<S, Req> {
+impl<S: Service<Req>, Req> ThrottleState<S, Req> {
     /// Returns the state after the wait for the turn has ended.
     #[inline]
     pub(super) fn decided(decided: Result<Charged, RateLimited>, inner: S, request: Req) -> Self {
@@ -137,13 +137,13 @@ where
                 StateProjection::Waiting { turn, call } => {
                     let decided = ready!(turn.as_mut().poll(cx));
                     let (inner, request) = call.take().expect("polled again after a panic");
-                    State::decided(decided, inner, request)
+                    ThrottleState::decided(decided, inner, request)
                 }
                 StateProjection::Readying { delayed, charged } => {
                     let inner = ready!(delayed.poll(cx))
                         .map_err(|error| LimitError::Inner(error).known())?;
                     charged.on_drop = OnDrop::Nothing;
-                    State::Calling(inner)
+                    ThrottleState::Calling(inner)
                 }
                 StateProjection::Calling(inner) => {
                     return inner

@@ -8,7 +8,7 @@ use tower_service::Service;
 
 use super::{
     ThrottleFuture,
-    future::{Charged, State},
+    future::{Charged, ThrottleState},
     turn::{can_pass, turn},
 };
 use crate::{CallLimit, CallLimitLayer, LimitError, Waits, limits::Outcome};
@@ -40,7 +40,7 @@ where
             && check.delay().is_zero()
         {
             limits.report(pass, check);
-            let state = State::charged(charged, inner, request);
+            let state = ThrottleState::charged(charged, inner, request);
             return ThrottleFuture { state };
         }
         let mut turn = Box::pin(turn(mode.clone(), charged, outcome));
@@ -52,10 +52,10 @@ where
             Err(_) => Poll::Pending,
         };
         let state = match first {
-            Poll::Ready(decided) => State::decided(decided, inner, request),
+            Poll::Ready(decided) => ThrottleState::decided(decided, inner, request),
             Poll::Pending => {
                 let call = Some((inner, request));
-                State::Waiting { turn, call }
+                ThrottleState::Waiting { turn, call }
             }
         };
         ThrottleFuture { state }

@@ -19,7 +19,7 @@ const CENTURY: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 /// that expires next.
 #[pin_project]
 #[derive(Debug)]
-pub struct Clock {
+pub struct HardTimer {
     start: Instant,
     call_end: Option<Instant>,
     attempt_start: Instant,
@@ -28,7 +28,7 @@ pub struct Clock {
     timer: Option<Sleep>,
 }
 
-impl Timer for Clock {
+impl Timer for HardTimer {
     fn start(config: &Config, deadline: Option<Deadline>, expiry: Option<Deadline>) -> Self {
         let start = Instant::now();
         let own = config.deadline.and_then(|limit| start.checked_add(limit));

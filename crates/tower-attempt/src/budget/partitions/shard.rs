@@ -14,7 +14,7 @@ pub(super) const MAX_UNUSED: Duration = Duration::from_secs(90);
 ///
 /// Any thread may search a shard at any time. One thread at a time may change it.
 #[derive(Default)]
-pub(super) struct Shard(ArcSwapOption<Vec<Partition>>);
+pub(super) struct PartitionShard(ArcSwapOption<Vec<Partition>>);
 
 #[derive(Clone)]
 struct Partition {
@@ -43,7 +43,7 @@ impl Partition {
     }
 }
 
-impl Shard {
+impl PartitionShard {
     /// Finds the budget of `hash`. May return `None` while another thread changes the shard.
     pub(super) fn find(&self, hash: u64) -> Option<Budget> {
         let partitions = self.0.load();
@@ -87,7 +87,7 @@ impl Shard {
 
 #[cfg(test)]
 #[cfg(not(tower_attempt_loom))]
-impl Shard {
+impl PartitionShard {
     pub(super) fn len(&self) -> usize {
         let partitions = self.0.load();
         partitions.as_ref().map_or(0, |partitions| partitions.len())
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_partition_that_a_thread_is_searching_is_not_evicted() {
-        let shard = Shard::default();
+        let shard = PartitionShard::default();
         shard.add(1, Budget::ratio(0.0));
         let searching = shard.0.load();
         assert_eq!(shard.evict_idle(), 0);

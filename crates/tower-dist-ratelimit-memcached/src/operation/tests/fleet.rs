@@ -17,7 +17,7 @@ use super::{
 struct Machine(Operation);
 
 impl Machine {
-    fn new(store: &Rc<Store>, policy: &Policy, clock: Clock, latency: Duration) -> Self {
+    fn new(store: &Rc<Store>, policy: &Policy, clock: WallClock, latency: Duration) -> Self {
         let (client, server) = duplex(1 << 16);
         let (link, mut jobs) = Link::channel(Health::up(), 64);
         let store = Rc::clone(store);
@@ -30,7 +30,7 @@ impl Machine {
         Self(Operation {
             clock,
             charge: Charge::new(PolicyId::new(0), b"", 1),
-            ..operation(&link, policy, Action::Acquire)
+            ..operation(&link, policy, OperationKind::Acquire)
         })
     }
 
@@ -45,7 +45,7 @@ fn millis(millis: u64) -> Duration {
 
 /// Returns the admitted requests of machines with these clocks, each with the times of its call and of its verdict.
 /// Each machine makes a request every 20 ms or so.
-async fn admitted(policy: &Policy, clocks: &[Clock]) -> Vec<(Instant, Instant)> {
+async fn admitted(policy: &Policy, clocks: &[WallClock]) -> Vec<(Instant, Instant)> {
     const TEST: Duration = Duration::from_secs(20);
     let store = Rc::default();
     let end = Instant::now() + TEST;
@@ -112,7 +112,7 @@ async fn clocks_that_differ_by_a_skew_admit_at_most_what_the_algorithm_admits_in
                 let skewed = admitted(&policy, &skewed).await;
                 let over = excess(&skewed, |time| most(time + SKEW));
                 assert_eq!(over, 0, "{}", policy.name());
-                let exact = admitted(&policy, &[clock::<0> as Clock; 4]).await;
+                let exact = admitted(&policy, &[clock::<0> as WallClock; 4]).await;
                 assert_eq!(excess(&exact, most), 0, "{} by one clock", policy.name());
                 assert!(exact.len() >= 150, "{}: {}", policy.name(), exact.len());
             }

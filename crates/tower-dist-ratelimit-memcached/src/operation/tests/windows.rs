@@ -46,7 +46,9 @@ async fn reserved_tokens_are_taken_back_although_the_queue_was_full() {
             .unwrap()
             .unwrap()
     };
-    let answer = operation(&link, &minute(5), Action::Acquire).ask().unwrap();
+    let answer = operation(&link, &minute(5), OperationKind::Acquire)
+        .ask()
+        .unwrap();
     let charge = next().await;
     let other = || Command::new("mg", b"other").end("");
     let _other = link.send(other(), None).unwrap();
@@ -129,7 +131,7 @@ async fn a_rejected_charge_stays_if_the_server_does_not_report_the_version() {
 async fn an_unsent_request_is_not_sent_after_its_caller_has_left() {
     let mut wire = Wire::new();
     drop(
-        operation(&wire.link, &minute(9), Action::Acquire)
+        operation(&wire.link, &minute(9), OperationKind::Acquire)
             .ask()
             .unwrap(),
     );

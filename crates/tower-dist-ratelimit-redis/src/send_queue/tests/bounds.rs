@@ -6,7 +6,7 @@ use super::*;
 async fn the_number_of_requests_of_a_call_is_bounded_even_in_one_row() {
     let lab = Lab::new();
     let _busy = lab.busy();
-    let hot: Vec<Pending> = (0..300).map(|_| lab.enqueue("hot")).collect();
+    let hot: Vec<PendingReply> = (0..300).map(|_| lab.enqueue("hot")).collect();
     assert_eq!(lab.take().iter().map(rows).collect::<Vec<_>>(), [[256]]);
     drop(hot);
 }
@@ -15,7 +15,7 @@ async fn the_number_of_requests_of_a_call_is_bounded_even_in_one_row() {
 async fn the_queue_of_calls_that_go_alone_is_bounded_too() {
     let lab = Lab::new();
     let enqueue = || lab.send_queue.enqueue(lab.queued("a", Batching::Alone));
-    let alone: Vec<Pending> = (0..LONGEST).map(|_| enqueue().unwrap()).collect();
+    let alone: Vec<PendingReply> = (0..LONGEST).map(|_| enqueue().unwrap()).collect();
     assert!(enqueue().is_err());
     assert_eq!(lab.take().len(), LONGEST);
     assert!(enqueue().is_ok());
@@ -27,7 +27,7 @@ async fn only_kinds_without_requests_are_forgotten() {
     const KINDS: u16 = 100;
     let lab = Lab::new();
     let enqueue = |slot| {
-        let (call, batching) = (Call::to_one(&lab.script, "a", 1), Batching::Together);
+        let (call, batching) = (ScriptCall::to_one(&lab.script, "a", 1), Batching::Together);
         lab.send_queue
             .enqueue(QueuedCall {
                 call,
@@ -45,12 +45,12 @@ async fn only_kinds_without_requests_are_forgotten() {
         }
         due_calls
     };
-    let first: Vec<Pending> = (0..KINDS).map(enqueue).collect();
+    let first: Vec<PendingReply> = (0..KINDS).map(enqueue).collect();
     let mut sent = lab.take();
-    let second: Vec<Pending> = (0..KINDS).map(enqueue).collect();
+    let second: Vec<PendingReply> = (0..KINDS).map(enqueue).collect();
     sent.extend(lab.take());
     assert_eq!(sent.len(), 200);
-    let others: Vec<Pending> = (0..KINDS).map(enqueue).collect();
+    let others: Vec<PendingReply> = (0..KINDS).map(enqueue).collect();
     assert!(lab.take().is_empty(), "calls are in flight");
     let sent = end(sent);
     assert_eq!(sent.len(), 100);

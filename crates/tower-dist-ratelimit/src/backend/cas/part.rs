@@ -11,7 +11,7 @@ use crate::backend::{
 };
 
 /// The charges or corrections of one request that change one value.
-pub(super) struct Part<C> {
+pub(super) struct ValuePart<C> {
     pub(super) tasks: ValueTasks<C>,
     pub(super) set: Arc<PolicySet>,
     pub(super) tag: Tag,
@@ -19,7 +19,7 @@ pub(super) struct Part<C> {
     pub(super) charges: Charges,
 }
 
-impl<C: CompareAndSwap> TransactionPart for Part<C> {
+impl<C: CompareAndSwap> TransactionPart for ValuePart<C> {
     type Failure = BackendError;
 
     fn send(&self) -> Result<PartAnswer<Self>, BackendError> {

@@ -62,10 +62,10 @@ pub(super) struct ValueTasks<C> {
     pub(super) timeout: Duration,
     /// Returns the time in nanoseconds since the start of 2020. Tests replace this clock.
     pub(super) clock: fn() -> u64,
-    shared: Arc<Shared<C>>,
+    shared: Arc<SharedTasks<C>>,
 }
 
-struct Shared<C> {
+struct SharedTasks<C> {
     store: C,
     runtime: Handle,
     room: Arc<Semaphore>,
@@ -136,7 +136,7 @@ impl<C: CompareAndSwap> ValueTasks<C> {
         Self {
             timeout: Duration::from_millis(500),
             clock: wall_clock,
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedTasks {
                 store,
                 runtime: Handle::current(),
                 room: Arc::new(Semaphore::new(MOST)),
@@ -200,7 +200,7 @@ impl<C> ValueTasks<C> {
     }
 }
 
-impl<C> Shared<C> {
+impl<C> SharedTasks<C> {
     fn waiting(&self) -> MutexGuard<'_, HashMap<ValueId, VecDeque<QueuedRequest>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -37,9 +37,9 @@ pub(super) struct ShardedTable {
 }
 
 /// The buckets of a shard. They allocate as keys arrive, and a shard has no buckets before its first key.
-type Shard = Vec<Vec<Entry>>;
+type Shard = Vec<Vec<StoredKey>>;
 
-struct Entry {
+struct StoredKey {
     key: Fingerprint,
     state: Words,
 }
@@ -60,7 +60,7 @@ impl ShardedTable {
         let places = capacity.saturating_add(capacity / 2);
         let buckets = places.div_ceil(WAYS).max(1);
         let shards = (buckets / BUCKETS).clamp(1, SHARDS);
-        let mut room = Vec::<Vec<Entry>>::new();
+        let mut room = Vec::<Vec<StoredKey>>::new();
         room.try_reserve_exact(buckets)
             .map_err(|_| no_memory(capacity))?;
         // Only checks that the memory for empty buckets exists. `black_box` keeps the compiler from removing the
@@ -94,15 +94,16 @@ impl ShardedTable {
         let mut state = Words::new();
         let done = work(&*self.arithmetic, &mut state, now);
         if !state.is_empty() {
-            self.insert(&mut shard, nanos, Entry { key, state });
+            self.insert(&mut shard, nanos, StoredKey { key, state });
         }
         done
     }
 
     /// Stores a new key.
     #[inline(never)]
-    fn insert(&self, shard: &mut Shard, nanos: u64, entry: Entry) {
-        let pressure = |entry: &Entry| self.arithmetic.pressure(&entry.state, at(entry.key, nanos));
+    fn insert(&self, shard: &mut Shard, nanos: u64, entry: StoredKey) {
+        let pressure =
+            |entry: &StoredKey| self.arithmetic.pressure(&entry.state, at(entry.key, nanos));
         shard.resize_with(self.buckets, Vec::new);
         let places = entry.key.places(self.buckets);
         for place in places {

@@ -132,10 +132,10 @@ type Sent<P> = Vec<(P, Result<PartAnswer<P>, <P as TransactionPart>::Failure>)>;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Transactions(Arc<Shared>);
+pub struct Transactions(Arc<SharedTransactions>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedTransactions {
     runtime: Handle,
     /// One permit for each transaction that may still begin.
     room: Arc<Semaphore>,
@@ -150,7 +150,7 @@ impl Transactions {
     /// Outside of a tokio runtime.
     #[must_use]
     pub fn current() -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedTransactions {
             runtime: Handle::current(),
             room: Arc::new(Semaphore::new(usize::try_from(MOST).unwrap_or(usize::MAX))),
             lost: AtomicU64::new(0),

@@ -29,8 +29,9 @@ fn heat(ways: &EntrySet, tag: u64, now: u64) -> Refill {
 }
 
 fn answered(ways: &EntrySet, refill: Refill, decision: &Decision, now: u64) -> u64 {
-    let answered =
-        |entry: &Entry, state: &mut KeyState| state.answered(entry, refill, decision, now, LEASE);
+    let answered = |entry: &LeaseEntry, state: &mut KeyState| {
+        state.answered(entry, refill, decision, now, LEASE)
+    };
     ways.change(refill.tag, answered)
         .expect("the key has an entry")
 }

@@ -72,7 +72,7 @@ fn a_refund_resets_the_pause_to_the_shortest() {
 
 #[test]
 fn a_rejection_reports_fewer_tokens_than_its_cost_and_a_reset_no_earlier_than_its_wait() {
-    let entry = Entry::default();
+    let entry = LeaseEntry::default();
     // One request is never paid for from two leases.
     entry.fill(3, 100, 0);
     entry.fill(3, 200, 0);
