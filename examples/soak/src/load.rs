@@ -15,7 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tower::BoxError;
 
 use crate::checks::{Post, SLOT, Span};
-use crate::upstream::{ID, MARK};
+use crate::upstream::{ID, MARK, Upstream};
 
 pub(crate) type LoadClient = Client<HttpConnector, Empty<Bytes>>;
 
@@ -29,7 +29,7 @@ const IN_FLIGHT: usize = 200;
 pub(crate) enum Kind {
     /// GETs of one client, three times as many as its limit allows.
     Hot,
-    /// POSTs of modest clients, each with an id.
+    /// POSTs of modest clients.
     Posts,
     /// GETs with a new key each: long, unique and binary.
     HostileKeys,
@@ -50,8 +50,9 @@ pub(crate) struct Results {
     pub(crate) no_response: u64,
     /// Admitted requests, by the slot of time in which they were sent.
     pub(crate) admitted: Vec<u64>,
-    /// Rejections that took longer than the timeout of a decision.
-    pub(crate) slow_rejections: Vec<Span>,
+    /// Decisions that took longer than their timeout. A request is decided when its client receives the rejection, or
+    /// when the upstream receives the request.
+    pub(crate) slow_decisions: Vec<Span>,
     /// Admitted requests that took longer than a second.
     pub(crate) slow_requests: Vec<Span>,
     pub(crate) posts: Vec<(u64, Post)>,
@@ -61,6 +62,8 @@ pub(crate) struct Results {
 struct Outcome {
     id: u64,
     span: Span,
+    /// The time from sending the request until the upstream received it.
+    forwarded: Option<Duration>,
     /// The status, and whether it is the upstream's. `None`: no response.
     status: Option<(StatusCode, bool)>,
 }
@@ -71,6 +74,7 @@ pub(crate) async fn send(
     per_second: f64,
     gateways: Vec<SocketAddr>,
     first_id: u64,
+    upstream: Upstream,
     run: Run,
 ) -> Result<Results, BoxError> {
     let client = client();
@@ -92,14 +96,20 @@ pub(crate) async fn send(
         // A machine that is too slow for the rate sends fewer requests.
         if calls.len() < IN_FLIGHT {
             let request = match kind {
-                Kind::Hot => request("GET", url, Some("hot".try_into()?), None)?,
+                Kind::Hot => request("GET", url, Some("hot".try_into()?), Some(id))?,
                 Kind::Posts => {
                     let key = format!("modest-{}", id % 50).try_into()?;
                     request("POST", url, Some(key), Some(id))?
                 }
-                Kind::HostileKeys => request("GET", url, Some(hostile_key(id)?), None)?,
+                Kind::HostileKeys => request("GET", url, Some(hostile_key(id)?), Some(id))?,
             };
-            calls.spawn(call(client.clone(), request, id, run.start));
+            calls.spawn(call(
+                client.clone(),
+                request,
+                id,
+                upstream.clone(),
+                run.start,
+            ));
         }
     }
     while let Some(outcome) = calls.join_next().await {
@@ -110,7 +120,12 @@ pub(crate) async fn send(
 
 impl Results {
     fn add(&mut self, kind: Kind, outcome: Outcome, run: Run) {
-        let Outcome { id, span, status } = outcome;
+        let Outcome {
+            id,
+            span,
+            forwarded,
+            status,
+        } = outcome;
         self.requests += 1;
         let is_rejected = status.is_some_and(|(status, is_upstreams)| {
             let rejections = [
@@ -120,8 +135,16 @@ impl Results {
             rejections.contains(&status) && !is_upstreams
         });
         self.no_response += u64::from(status.is_none());
-        if is_rejected && span.took > run.decision_timeout {
-            self.slow_rejections.push(span);
+        let decision = Span {
+            took: forwarded.unwrap_or(if is_rejected {
+                span.took
+            } else {
+                Duration::ZERO
+            }),
+            ..span
+        };
+        if decision.took > run.decision_timeout {
+            self.slow_decisions.push(decision);
         }
         if !is_rejected && span.took > Duration::from_secs(1) {
             self.slow_requests.push(span);
@@ -153,6 +176,7 @@ async fn call(
     client: LoadClient,
     request: Request<Empty<Bytes>>,
     id: u64,
+    upstream: Upstream,
     start: Instant,
 ) -> Outcome {
     let sent = Instant::now();
@@ -168,7 +192,13 @@ async fn call(
         at: sent - start,
         took: sent.elapsed(),
     };
-    Outcome { id, span, status }
+    let forwarded = upstream.take_arrival(id).map(|at| at - sent);
+    Outcome {
+        id,
+        span,
+        forwarded,
+        status,
+    }
 }
 
 /// Measures the scheduling delays of this machine: requests straight to the upstream, which answers immediately.

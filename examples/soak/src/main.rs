@@ -168,13 +168,14 @@ async fn run(options: Options) -> Result<Vec<Check>, BoxError> {
     for (number, site) in sites.iter().enumerate() {
         let addrs: Vec<_> = site.gateways.iter().map(|gateway| gateway.addr).collect();
         let hostile = HOSTILE_KEYS as f64 / 60.0 / 3.0;
-        for (kind, per_second) in [
+        let kinds = [
             (Kind::Hot, 3.0 * RATE as f64),
             (Kind::Posts, 20.0),
             (Kind::HostileKeys, hostile),
-        ] {
-            let first_id = (number as u64) << 32;
-            let results = load::send(kind, per_second, addrs.clone(), first_id, run);
+        ];
+        for (place, (kind, per_second)) in (kinds.len() * number..).zip(kinds) {
+            let (first_id, upstream) = ((place as u64) << 32, upstream.clone());
+            let results = load::send(kind, per_second, addrs.clone(), first_id, upstream, run);
             loads.spawn(async move { Ok::<_, BoxError>((number, kind, results.await?)) });
         }
         for (gateway, process) in site.gateways.iter().enumerate() {
@@ -247,7 +248,7 @@ fn of_requests(
     let of_kind = |kind| results.iter().filter(move |(_, other, _)| *other == kind);
     let count = |kind| of_kind(kind).map(|(.., results)| results.requests).sum();
     let posts: Vec<_> = all().flat_map(|results| results.posts.clone()).collect();
-    let rejections: Vec<_> = all().flat_map(|r| r.slow_rejections.clone()).collect();
+    let decisions: Vec<_> = all().flat_map(|r| r.slow_decisions.clone()).collect();
     let requests: Vec<_> = all().flat_map(|r| r.slow_requests.clone()).collect();
     let unanswered = all().map(|results| results.no_response).sum();
     let minutes = control.last().map_or(0, |last| last.at.as_secs() / 60);
@@ -268,8 +269,8 @@ fn of_requests(
     ];
     checks.extend(checks::posts(&posts, &upstream.executed()));
     checks.push(checks::on_time(
-        "slowest rejection",
-        &rejections,
+        "slowest decision",
+        &decisions,
         DECISION,
         control,
     ));

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
 use axum::extract::State;
@@ -12,9 +12,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tower::BoxError;
 
-/// The header with the id of a POST.
+/// The header with the id of a request.
 pub(crate) const ID: &str = "x-id";
 /// The header of every response of the upstream.
 pub(crate) const MARK: &str = "x-upstream";
@@ -42,8 +43,10 @@ pub(crate) struct Upstream {
 #[derive(Debug, Default)]
 struct Shared {
     fault: AtomicU8,
-    /// The number of executions of each POST.
+    /// The number of executions of each request.
     executed: Mutex<HashMap<u64, u32>>,
+    /// The first arrival of each request that its client still waits for.
+    arrived: Mutex<HashMap<u64, Instant>>,
 }
 
 impl Upstream {
@@ -63,26 +66,38 @@ impl Upstream {
         self.state.fault.store(fault as u8, Relaxed);
     }
 
-    /// The number of executions of each POST, by id.
+    /// The number of executions of each request, by id.
     pub(crate) fn executed(&self) -> HashMap<u64, u32> {
         let executed = self.state.executed.lock();
         executed.unwrap_or_else(PoisonError::into_inner).clone()
     }
-}
 
-impl Shared {
-    fn execute(&self, headers: &HeaderMap) {
-        let id = headers
-            .get(ID)
-            .and_then(|id| id.to_str().ok()?.parse().ok());
-        if let Some(id) = id {
-            let mut executed = self.executed.lock().unwrap_or_else(PoisonError::into_inner);
-            *executed.entry(id).or_default() += 1;
-        }
+    /// Takes the time of the first arrival of a request.
+    pub(crate) fn take_arrival(&self, id: u64) -> Option<Instant> {
+        self.state.arrived().remove(&id)
     }
 }
 
+impl Shared {
+    fn arrived(&self) -> MutexGuard<'_, HashMap<u64, Instant>> {
+        self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn execute(&self, id: u64) {
+        let mut executed = self.executed.lock().unwrap_or_else(PoisonError::into_inner);
+        *executed.entry(id).or_default() += 1;
+    }
+}
+
+fn id(headers: &HeaderMap) -> Option<u64> {
+    headers.get(ID)?.to_str().ok()?.parse().ok()
+}
+
 async fn serve(State(state): State<Arc<Shared>>, head: Parts) -> Response {
+    let Some(id) = id(&head.headers) else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    state.arrived().entry(id).or_insert_with(Instant::now);
     let fault = match rand::random_bool(0.25) {
         true => state.fault.load(Relaxed),
         false => 0,
@@ -91,7 +106,7 @@ async fn serve(State(state): State<Arc<Shared>>, head: Parts) -> Response {
         return (StatusCode::SERVICE_UNAVAILABLE, [(MARK, "1")]).into_response();
     }
     if fault == 0 || rand::random() {
-        state.execute(&head.headers);
+        state.execute(id);
     }
     if fault == Fault::Resets as u8 {
         // Ends the connection's task, without the message of a panic.
