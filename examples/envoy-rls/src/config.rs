@@ -127,8 +127,12 @@ impl TryFrom<Vec<Descriptor>> for Level {
         let mut level = Self::default();
         for descriptor in descriptors {
             let Descriptor { key, value, .. } = &descriptor;
-            let twice =
-                format!("the descriptor with key `{key}` and value `{value}` is there twice");
+            let twice = match value.as_str() {
+                "" => format!("the descriptor with key `{key}` and no value is there twice"),
+                value => {
+                    format!("the descriptor with key `{key}` and value `{value}` is there twice")
+                }
+            };
             let values = level.0.entry(key.clone()).or_default();
             let before = match value.as_str() {
                 "" => values.any.replace(descriptor.into()),

@@ -410,7 +410,7 @@ fn errors_in_the_configuration_name_the_line_and_the_field() {
         (
             "domain: a\ndescriptors:\n- key: a\n- key: a",
             3,
-            "the descriptor with key `a` and value `` is there twice",
+            "the descriptor with key `a` and no value is there twice",
         ),
         (
             "domain: a\ndescriptors:\n- key: a\n  value: b\n- key: a\n  value: b",

@@ -4,6 +4,7 @@
 mod mode;
 mod per_second;
 mod plots;
+mod published;
 mod row;
 mod scenario;
 mod server;

@@ -1,4 +1,4 @@
-//! The backend that counts the limits: this process, or a store that a fleet shares.
+//! The backend that counts the limits: this process, or a server that a fleet shares.
 
 use std::error::Error;
 use std::str::FromStr;
@@ -17,20 +17,20 @@ use crate::redis_server::RedisServer;
 pub(crate) enum Choice {
     /// A Redis server that the gateway starts for itself.
     OwnRedis,
-    Given(Store),
+    Given(BackendUrl),
 }
 
 impl Choice {
     /// Starts the gateway's own server, if that is the choice. The server ends when it is dropped.
-    pub(crate) async fn start(&self) -> Result<(Store, Option<RedisServer>), BoxError> {
+    pub(crate) async fn start(&self) -> Result<(BackendUrl, Option<RedisServer>), BoxError> {
         match self {
-            Self::Given(store) => Ok((store.clone(), None)),
+            Self::Given(url) => Ok((url.clone(), None)),
             Self::OwnRedis => {
                 let server = RedisServer::start().await?;
                 let server = server.ok_or(
                     "--backend redis needs redis-server on the PATH (apt install redis-server, brew install redis)",
                 )?;
-                Ok((Store::Redis(server.url()), Some(server)))
+                Ok((BackendUrl::Redis(server.url()), Some(server)))
             }
         }
     }
@@ -49,7 +49,7 @@ impl FromStr for Choice {
 
 /// Where the limits are counted.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Store {
+pub(crate) enum BackendUrl {
     Memory,
     /// The URL of a server, a Cluster or sentinels.
     Redis(String),
@@ -57,11 +57,11 @@ pub(crate) enum Store {
     Memcached(String),
 }
 
-const EXPECTED: &str = "expected memory, redis, or the URL of a store: redis://host:port, \
+const EXPECTED: &str = "expected memory, redis, or the URL of a backend: redis://host:port, \
     redis-cluster://host:port,.., redis-sentinel://host:port,../name \
     (rediss: encrypted) or memcached://host:port,..";
 
-impl Store {
+impl BackendUrl {
     /// The kind of backend, in one word.
     pub(crate) fn name(&self) -> &'static str {
         match self {
@@ -80,16 +80,16 @@ impl Store {
     }
 
     /// Connects now.
-    pub(crate) async fn connect(&self) -> Result<Arc<dyn Backend>, NoStore> {
+    pub(crate) async fn connect(&self) -> Result<Arc<dyn Backend>, NoBackend> {
         match self {
             Self::Memory => Ok(Arc::new(Memory::default())),
             Self::Redis(url) => match Redis::connect(url).await {
                 Ok(redis) => Ok(Arc::new(redis)),
-                Err(error) => Err(NoStore::new(error, "redis-server --port N")),
+                Err(error) => Err(NoBackend::new(error, "redis-server --port N")),
             },
             Self::Memcached(url) => match Memcached::connect(url).await {
                 Ok(memcached) => Ok(Arc::new(memcached)),
-                Err(error) => Err(NoStore::new(error, "memcached -p N")),
+                Err(error) => Err(NoBackend::new(error, "memcached -p N")),
             },
         }
     }
@@ -104,15 +104,15 @@ impl Store {
     }
 }
 
-/// The reason why a store cannot be used.
+/// The reason why a backend cannot be used.
 #[derive(Debug)]
-pub(crate) struct NoStore {
+pub(crate) struct NoBackend {
     error: ConnectError,
     /// The command that starts a server of this kind.
     command: &'static str,
 }
 
-impl NoStore {
+impl NoBackend {
     fn new(error: ConnectError, command: &'static str) -> Self {
         Self { error, command }
     }
@@ -137,7 +137,7 @@ fn is_of_tls(kind: io::ErrorKind) -> bool {
 }
 
 /// Suggests a remedy if the error does not name one.
-impl fmt::Display for NoStore {
+impl fmt::Display for NoBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { error, command } = self;
         write!(f, "--backend: {error}")?;
@@ -156,9 +156,9 @@ impl fmt::Display for NoStore {
     }
 }
 
-impl Error for NoStore {}
+impl Error for NoBackend {}
 
-impl FromStr for Store {
+impl FromStr for BackendUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -173,7 +173,7 @@ impl FromStr for Store {
 }
 
 /// Prints the URL without the password.
-impl fmt::Display for Store {
+impl fmt::Display for BackendUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory => f.write_str("memory"),
@@ -188,9 +188,9 @@ impl fmt::Display for Store {
     }
 }
 
-impl fmt::Debug for Store {
+impl fmt::Debug for BackendUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Store({self})")
+        write!(f, "BackendUrl({self})")
     }
 }
 
@@ -199,18 +199,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_is_memory_or_a_url_with_a_known_scheme() {
-        assert_eq!("memory".parse(), Ok(Store::Memory));
+    fn a_backend_is_memory_or_a_url_with_a_known_scheme() {
+        assert_eq!("memory".parse(), Ok(BackendUrl::Memory));
         for url in [
             "redis://a",
             "rediss://a",
             "redis-cluster://a,b:1,c",
             "redis-sentinel://a,b/name",
         ] {
-            assert_eq!(url.parse(), Ok(Store::Redis(url.to_owned())));
+            assert_eq!(url.parse(), Ok(BackendUrl::Redis(url.to_owned())));
         }
         let url = "memcached://a,b:1";
-        assert_eq!(url.parse(), Ok(Store::Memcached(url.to_owned())));
+        assert_eq!(url.parse(), Ok(BackendUrl::Memcached(url.to_owned())));
         for bad in [
             "",
             "Memory",
@@ -221,15 +221,15 @@ mod tests {
             "http://a",
             "://a",
         ] {
-            let error = bad.parse::<Store>().unwrap_err();
+            let error = bad.parse::<BackendUrl>().unwrap_err();
             assert!(error.contains("redis://host:port"), "{bad}: {error}");
         }
     }
 
     #[test]
     fn passwords_are_not_shown() {
-        let store: Store = "redis-cluster://user:p@ss@a:1,b/0".parse().unwrap();
+        let store: BackendUrl = "redis-cluster://user:p@ss@a:1,b/0".parse().unwrap();
         assert_eq!(store.to_string(), "redis-cluster://a:1,b/0");
-        assert_eq!(format!("{store:?}"), "Store(redis-cluster://a:1,b/0)");
+        assert_eq!(format!("{store:?}"), "BackendUrl(redis-cluster://a:1,b/0)");
     }
 }

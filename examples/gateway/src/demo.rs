@@ -90,8 +90,8 @@ async fn measure_all(demo: &DemoOptions, stack: &StackOptions) -> Result<Report,
         per_second: demo.load,
         callers: Callers::Many,
     };
-    let (store, _own_redis) = stack.backend.start().await?;
-    let backend = store.connect().await?;
+    let (url, _own_redis) = stack.backend.start().await?;
+    let backend = url.connect().await?;
     let runs = scenarios.len() as u64 + if with_fleet { fleet::RUNS } else { 0 };
     // Hidden unless stderr is a terminal.
     let progress = ProgressBar::new(load.requests * runs);

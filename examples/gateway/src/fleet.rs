@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tower::BoxError;
 
-use crate::backend::{Choice, Store};
+use crate::backend::{BackendUrl, Choice};
 use crate::load::{Callers, Load};
 use crate::options::StackOptions;
 use crate::profile::Profile;
@@ -20,7 +20,7 @@ use crate::upstream::Flaky;
 
 /// The number of processes.
 pub(crate) const GATEWAYS: usize = 4;
-/// The runs of this scenario: each process counts for itself, then all in one store.
+/// The runs of this scenario: each process counts for itself, then all in one backend.
 pub(crate) const RUNS: u64 = 2;
 
 /// A busy machine may answer late, and this demo does not measure that. With the usual timeout, single processes would
@@ -32,25 +32,25 @@ const DRAIN: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
-    /// The reason why the row of a shared store is missing.
+    /// The reason why the row of a shared backend is missing.
     pub(crate) left_out: Option<&'static str>,
 }
 
-/// Measures a fleet with separate counts and a fleet with common counts. The common counts are in the store of the
+/// Measures a fleet with separate counts and a fleet with common counts. The common counts are in the backend of the
 /// options, or on a Redis server that the demo starts.
 pub(crate) async fn measure(
     load: &Load,
     stack: &StackOptions,
     progress: &ProgressBar,
 ) -> Result<Report, BoxError> {
-    let apart = run(&Store::Memory, load, stack, progress).await?;
+    let apart = run(&BackendUrl::Memory, load, stack, progress).await?;
     let mut report = Report {
         rows: vec![apart],
         left_out: None,
     };
     let server;
-    let store = match &stack.backend {
-        Choice::Given(Store::Memory) | Choice::OwnRedis => {
+    let url = match &stack.backend {
+        Choice::Given(BackendUrl::Memory) | Choice::OwnRedis => {
             let Some(started) = RedisServer::start().await? else {
                 report.left_out = Some(
                     "fleet-redis is left out: it needs redis-server on the PATH \
@@ -59,16 +59,16 @@ pub(crate) async fn measure(
                 return Ok(report);
             };
             server = started;
-            Store::Redis(server.url())
+            BackendUrl::Redis(server.url())
         }
-        Choice::Given(store) => store.clone(),
+        Choice::Given(url) => url.clone(),
     };
-    report.rows.push(run(&store, load, stack, progress).await?);
+    report.rows.push(run(&url, load, stack, progress).await?);
     Ok(report)
 }
 
 async fn run(
-    store: &Store,
+    url: &BackendUrl,
     load: &Load,
     stack: &StackOptions,
     progress: &ProgressBar,
@@ -79,10 +79,10 @@ async fn run(
     let upstream = Server::start(any_port, flaky.app()).await?;
     let mut gateways = Vec::new();
     for _ in 0..GATEWAYS {
-        gateways.push(Gateway::start(store, stack, upstream.addr()).await?);
+        gateways.push(Gateway::start(url, stack, upstream.addr()).await?);
     }
     let addrs: Vec<SocketAddr> = gateways.iter().map(|gateway| gateway.addr).collect();
-    // The store may remember the clients of earlier runs.
+    // The backend may remember the clients of earlier runs.
     let load = Load {
         callers: Callers::One(format!("fleet-{:016x}", rand::random::<u64>())),
         ..load.clone()
@@ -92,7 +92,7 @@ async fn run(
         gateway.child.kill().await?;
     }
     upstream.drain(DRAIN).await;
-    let name = format!("fleet-{}", store.name());
+    let name = format!("fleet-{}", url.name());
     let row = Row::new(&name, profile, load.requests, flaky.served(), &answers);
     Ok(row.of_fleet(&answers, stack.burst, stack.limit))
 }
@@ -108,7 +108,7 @@ struct Gateway {
 impl Gateway {
     /// Starts the process on a free port, and waits until it listens. Its stderr is inherited.
     async fn start(
-        store: &Store,
+        url: &BackendUrl,
         stack: &StackOptions,
         upstream: SocketAddr,
     ) -> Result<Self, BoxError> {
@@ -119,7 +119,7 @@ impl Gateway {
         let mut child = command
             .args(["--listen", "127.0.0.1:0", "--admin", "off"])
             .args(["--upstream", &format!("http://{upstream}")])
-            .args(["--backend", store.argument()])
+            .args(["--backend", url.argument()])
             .args(["--fleet", &GATEWAYS.to_string()])
             .args(["--backend-timeout", &STORE_DEADLINE_MS.to_string()])
             .args(["--limit", &stack.limit.to_string()])

@@ -3,6 +3,7 @@
 
 mod admin;
 mod backend;
+mod circuit_log;
 mod demo;
 mod fleet;
 mod hop;
@@ -17,7 +18,6 @@ mod serve;
 mod server;
 mod shutdown;
 mod stack;
-mod store_log;
 mod traffic;
 mod upstream;
 

@@ -145,10 +145,10 @@ pub(crate) struct StackOptions {
     /// and the lease.
     #[arg(long, global = true, value_name = "MS", value_parser = lease_time)]
     pub(crate) lease: Option<Duration>,
-    /// Number of gateways that share the store. While the store is down, each admits 1/N of the limits.
+    /// Number of gateways that share the backend. While the backend is down, each admits 1/N of the limits.
     #[arg(long, global = true, value_name = "N", default_value = "1", value_parser = value_parser!(u32).range(1..))]
     pub(crate) fleet: u32,
-    /// Timeout of a decision by the store, in milliseconds.
+    /// Timeout of a decision by the backend, in milliseconds.
     #[arg(long, global = true, value_name = "MS", default_value = "50", value_parser = backend_timeout)]
     pub(crate) backend_timeout: Duration,
     /// Maximum attempts per request, the first included.

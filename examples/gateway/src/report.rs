@@ -109,7 +109,7 @@ pub(crate) fn text(rows: &[Row]) -> String {
 
 const FLEETS: &str = "\
 One client sends to several gateways in turn. Where each counts for itself (memory), the client gets the limit of
-each; where all count in one store, it gets the limit once. The limit is burst + rate x the seconds that it took.";
+each; where all count in one backend, it gets the limit once. The limit is burst + rate x the seconds that it took.";
 
 fn fleet_table(rows: &[&Row]) -> Table {
     let mut table = Table::new();

@@ -12,7 +12,7 @@ use tower::BoxError;
 use tower_jitter_retry::MetricsObserver;
 
 use crate::admin::{self, Board, Lane, Switches};
-use crate::backend::Store;
+use crate::backend::BackendUrl;
 use crate::log;
 use crate::options::{Admin, ServeOptions, StackOptions};
 use crate::server::Server;
@@ -44,12 +44,12 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
             built_in.insert(server).addr().to_string().parse()?
         }
     };
-    let (store, own_redis) = stack.backend.start().await?;
-    let backend = match store.connect().await {
+    let (backend_url, own_redis) = stack.backend.start().await?;
+    let backend = match backend_url.connect().await {
         // A missing backend must not keep the service from starting.
         Err(error) if error.is_down() => {
             log(&format!("{error}; until then this gateway decides locally"));
-            store.connect_lazy()?
+            backend_url.connect_lazy()?
         }
         backend => backend?,
     };
@@ -64,7 +64,7 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
         Admin::Off => (gateway.app, None),
         Admin::At(addr) => {
             let switches = Switches {
-                backend: store.name(),
+                backend: backend_url.name(),
                 fleet: stack.fleet,
                 bare: serve.bare,
                 limit: gateway.limit,
@@ -102,9 +102,9 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
     }
     let url = format!("http://{}", server.addr());
     let StackOptions { limit, burst, .. } = stack;
-    let counted = match &store {
-        Store::Memory => String::new(),
-        store => format!(", limits counted in {store}"),
+    let counted = match &backend_url {
+        BackendUrl::Memory => String::new(),
+        url => format!(", limits counted in {url}"),
     };
     let live = page
         .as_ref()
@@ -128,7 +128,7 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
     )?;
     stop.await;
     let again = shutdown::signal()?;
-    log("stopping; a second signal stops at once");
+    log("stopping; a second signal stops immediately");
     tokio::select! {
         drained = server.drain(DRAIN) => {
             if !drained {

@@ -24,9 +24,9 @@ use tower_hedge_latency::{HedgeHandle, HedgeLayer, RequestHead};
 use tower_jitter_retry::{Backoff, Budget, MetricsObserver, Mode, RetryHandle, RetryLayer};
 
 use crate::admin::Board;
+use crate::circuit_log::CircuitLog;
 use crate::options::{LayerName, StackOptions};
 use crate::proxy::Proxy;
-use crate::store_log::StoreLog;
 
 /// The gateway's routes, and the handles of its layers.
 pub(crate) struct Gateway {
@@ -95,7 +95,7 @@ pub(crate) fn gateway(
                     .map_or(Consistency::Exact, Consistency::Leased),
             )
             .observer(LimitWatch {
-                log: StoreLog {
+                log: CircuitLog {
                     fleet: options.fleet,
                 },
                 layer: own_mode,
@@ -197,7 +197,7 @@ fn client() -> impl Service<
 
 /// The observers of the rate limit. Without a live page there are no counts to keep.
 struct LimitWatch {
-    log: StoreLog,
+    log: CircuitLog,
     /// The mode of the observed layer.
     layer: Mode,
     page: Option<(Arc<Board>, LimitMetrics)>,

@@ -28,7 +28,7 @@ enum Fault {
     Kill,
     /// The primary freezes until the sentinels have promoted its replica.
     Failover,
-    /// The clocks of the gateways in front of Memcached go ahead by an hour, or back.
+    /// The clocks of the gateways go ahead by an hour, or back.
     Clock {
         ahead: bool,
     },
@@ -56,7 +56,7 @@ pub(crate) struct Backends {
     pub(crate) redis: Redis,
     pub(crate) memcached: Memcached,
     pub(crate) sentinels: Sentinels,
-    /// The clock of the gateways in front of Memcached: libfaketime reads the offset from a file.
+    /// The clock of the gateways: libfaketime reads the offset from a file.
     clock: TempDir,
 }
 

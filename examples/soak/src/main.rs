@@ -35,11 +35,9 @@ struct Options {
     #[arg(long, value_name = "FILE")]
     gateway: Option<PathBuf>,
     /// The library that lets the clocks of gateways jump.
-    #[arg(long, value_name = "FILE", default_value = LIBFAKETIME)]
+    #[arg(long, value_name = "FILE")]
     libfaketime: PathBuf,
 }
-
-const LIBFAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 
 /// Requests per second and burst of each client.
 const RATE: u64 = 50;
@@ -117,13 +115,12 @@ async fn run(options: Options) -> Result<Vec<Check>, BoxError> {
             "Redis with leases",
             backends.redis.url(),
             &["--lease", &lease][..],
-            &[][..],
         ),
-        ("Redis Sentinel", backends.sentinels.url(), &[], &[]),
-        ("Memcached", backends.memcached.url(), &[], &clock),
+        ("Redis Sentinel", backends.sentinels.url(), &[]),
+        ("Memcached", backends.memcached.url(), &[]),
     ];
     let mut sites = vec![];
-    for (name, backend, args, env) in plans {
+    for (name, backend, args) in plans {
         let (rate, burst, fleet) = (RATE.to_string(), BURST.to_string(), FLEET.to_string());
         let (timeout, deadline) = (DECISION.as_millis(), DEADLINE.as_millis());
         let (timeout, deadline) = (timeout.to_string(), deadline.to_string());
@@ -140,7 +137,7 @@ async fn run(options: Options) -> Result<Vec<Check>, BoxError> {
         let args = [common.as_flattened(), args].concat();
         let mut gateways = vec![];
         for _ in 0..FLEET {
-            gateways.push(Gateway::start(&binary, &args, env, &log).await?);
+            gateways.push(Gateway::start(&binary, &args, &clock, &log).await?);
         }
         let ahead = DECISION
             + if args.contains(&"--lease") {
@@ -216,6 +213,7 @@ async fn run(options: Options) -> Result<Vec<Check>, BoxError> {
             .iter()
             .find(|(site, kind, _)| *site == number && *kind == Kind::Hot);
         let admitted = load.map_or(&[][..], |(.., results)| results.admitted.as_slice());
+        // Redis decides by its own clock, and the gateways by theirs over Memcached.
         let has_jumps = *name == "Memcached";
         checks.extend(of_site(name, *ahead, admitted, &fleet, &events, has_jumps));
     }

@@ -7,7 +7,7 @@ use super::mode::Mode;
 use super::scenario::{Scenario, Traffic};
 
 /// Goodput that counts as recovered, as a share of the arrivals.
-const RECOVERED: f64 = 0.93;
+pub(crate) const RECOVERED: f64 = 0.93;
 /// Seconds for which the goodput must stay recovered, and over which rates are averaged.
 const SECONDS: usize = 5;
 /// Recovery later than this many seconds after the outage does not count.

@@ -2,8 +2,8 @@
 
 use comfy_table::Table;
 
-use super::LOADS;
 use super::mode::Mode;
+use super::published;
 use super::row::Row;
 use crate::report;
 
@@ -31,23 +31,16 @@ fn line(row: &Row) -> [String; 8] {
         format!("{:.1}", row.load),
         row.mode.name().into(),
         seconds(row.recovery_s),
-        independent_recovery(row).map(seconds).unwrap_or_default(),
+        published::recovery(row.mode, row.load)
+            .map(seconds)
+            .unwrap_or_default(),
         format!("{:.0}", row.goodput_60_s),
         if_storm("0"),
         format!("{:.0}", row.offered_60_s),
-        if_storm("2200 to 2700"),
+        if_storm(&format!(
+            "{} to {}",
+            published::STORM[0],
+            published::STORM[1]
+        )),
     ]
-}
-
-/// The recovery time in the independent simulation, if it has this row; the inner `None` means never.
-fn independent_recovery(row: &Row) -> Option<Option<usize>> {
-    let seconds = match row.mode {
-        Mode::None => [8, 11, 20].map(Some),
-        Mode::NoBudget => [None; 3],
-        Mode::Budget => [8, 11, 22].map(Some),
-        Mode::Hedge | Mode::TowerBudget => return None,
-    };
-    let same = |load: &f64| (load - row.load).abs() < 1e-9;
-    let load = LOADS.iter().position(same)?;
-    seconds.get(load).copied()
 }

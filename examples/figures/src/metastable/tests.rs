@@ -47,6 +47,41 @@ fn only_an_unlimited_budget_keeps_the_server_overloaded_after_the_outage() {
     }
 }
 
+#[test]
+#[ignore = "takes half a minute; scripts/figures --check runs it"]
+fn the_published_outage_ends_as_in_the_independent_simulation_at_all_loads() {
+    let rows = rows(Scenario::PUBLISHED, &LOADS, 1, &ProgressBar::hidden()).unwrap();
+    let mut without_retries = None;
+    for row in &rows {
+        let none = match row.mode {
+            Mode::None => row.recovery_s.unwrap(),
+            _ => without_retries.unwrap(),
+        };
+        without_retries = Some(none);
+        let published = published::recovery(row.mode, row.load);
+        match row.mode {
+            Mode::NoBudget => {
+                assert_eq!(published, Some(row.recovery_s), "{row:?}");
+                assert!(row.goodput_60_s < 1.0, "{row:?}");
+                // The simulation's loads offer 2,200 to 2,700.
+                let offered = 0.9 * published::STORM[0]..=1.1 * published::STORM[1];
+                assert!(offered.contains(&row.offered_60_s), "{row:?}");
+            }
+            Mode::Budget | Mode::Hedge => {
+                assert!(
+                    row.recovery_s.is_some_and(|seconds| seconds <= none + 3),
+                    "{row:?}"
+                );
+            }
+            Mode::None | Mode::TowerBudget => {}
+        }
+        // Arrivals at random: the recovery differs by a few seconds between seeds.
+        if let (Some(Some(published)), Some(ours)) = (published, row.recovery_s) {
+            assert!(ours.abs_diff(published) <= 1 + published / 5, "{row:?}");
+        }
+    }
+}
+
 /// Three attempts per call, and none succeeds. The lowest load is the most likely to recover.
 #[test]
 fn a_minute_after_the_outage_a_retry_without_a_budget_offers_three_times_the_load_in_vain() {

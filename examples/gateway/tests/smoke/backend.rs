@@ -1,4 +1,4 @@
-//! Limits that a store counts.
+//! Limits that a backend counts.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::client::{header, send, text};
 use crate::process::{Gateway, MACHINE, command, output};
 
-/// A store on a busy machine may answer late. Most of these tests do not concern that case.
+/// A backend on a busy machine may answer late. Most of these tests do not concern that case.
 const PATIENT: [&str; 2] = ["--backend-timeout", "10000"];
 
 async fn ask(gateway: &Gateway, key: &str) -> axum::http::Response<hyper::body::Incoming> {
@@ -17,7 +17,7 @@ async fn ask(gateway: &Gateway, key: &str) -> axum::http::Response<hyper::body::
     send(Request::get(url).header("x-api-key", key), "").await
 }
 
-/// Two gateways on this store together admit one limit.
+/// Two gateways on this backend together admit one limit.
 async fn two_gateways_share_a_limit(url: &str) {
     let (burst, limit) = (20, 1);
     let args = [
@@ -72,7 +72,7 @@ async fn gateways_on_one_memcached_share_a_limit() {
 }
 
 #[tokio::test]
-async fn a_gateway_with_leases_sends_few_requests_to_the_store() {
+async fn a_gateway_with_leases_sends_few_requests_to_the_backend() {
     let _busy = MACHINE.read().await;
     let server = Redis::start();
     let url = server.url();
@@ -103,7 +103,7 @@ async fn gateways_in_memory_each_have_the_limit() {
 }
 
 #[tokio::test]
-async fn the_first_line_names_the_store_without_its_password() {
+async fn the_first_line_names_the_backend_without_its_password() {
     let _busy = MACHINE.read().await;
     let server = Redis::with(&["--requirepass", "secret"]);
     let host = format!("127.0.0.1:{}", server.port());
@@ -116,7 +116,7 @@ async fn the_first_line_names_the_store_without_its_password() {
 }
 
 #[tokio::test]
-async fn a_store_that_cannot_be_used_is_named_on_stderr() {
+async fn a_backend_that_cannot_be_used_is_named_on_stderr() {
     let _busy = MACHINE.read().await;
     let server = Redis::with(&["--requirepass", "secret"]);
     let locked = format!("redis://:wrong@127.0.0.1:{}", server.port());
@@ -140,12 +140,12 @@ async fn a_store_that_cannot_be_used_is_named_on_stderr() {
         (
             "memory://",
             2,
-            "expected memory, redis, or the URL of a store: redis://host:port",
+            "expected memory, redis, or the URL of a backend: redis://host:port",
         ),
         (
             "127.0.0.1:6379",
             2,
-            "expected memory, redis, or the URL of a store: redis://host:port",
+            "expected memory, redis, or the URL of a backend: redis://host:port",
         ),
     ] {
         let output = output(&["--listen", "127.0.0.1:0", "--backend", url]).await;
@@ -179,7 +179,7 @@ async fn without_a_redis_server_to_start_the_gateway_names_the_package() {
 }
 
 #[tokio::test]
-async fn a_gateway_starts_while_its_store_is_down_and_counts_there_as_soon_as_it_is_up() {
+async fn a_gateway_starts_while_its_backend_is_down_and_counts_there_as_soon_as_it_is_up() {
     let _busy = MACHINE.read().await;
     let mut server = Redis::start();
     let redis = server.url();
@@ -213,7 +213,7 @@ async fn a_gateway_starts_while_its_store_is_down_and_counts_there_as_soon_as_it
         }
     };
     let counted = tokio::time::timeout(Duration::from_secs(20), counted).await;
-    assert!(counted.is_ok(), "the store never counts");
+    assert!(counted.is_ok(), "the backend never counts");
 }
 
 /// Sends requests until a response is as expected.
@@ -236,7 +236,7 @@ async fn until(
 }
 
 #[tokio::test]
-async fn while_the_store_is_down_each_gateway_admits_its_share_and_logs_it_once() {
+async fn while_the_backend_is_down_each_gateway_admits_its_share_and_logs_it_once() {
     let _busy = MACHINE.read().await;
     let mut server = Redis::start();
     let url = server.url();
@@ -303,6 +303,6 @@ async fn while_the_store_is_down_each_gateway_admits_its_share_and_logs_it_once(
     gateway.signal("TERM");
     assert_eq!(
         gateway.log_line().await,
-        "gateway: stopping; a second signal stops at once"
+        "gateway: stopping; a second signal stops immediately"
     );
 }

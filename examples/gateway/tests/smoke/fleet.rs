@@ -89,7 +89,7 @@ async fn one_redis_holds_four_gateways_to_one_limit_and_memory_does_not() {
 }
 
 #[tokio::test]
-async fn a_store_of_the_options_is_where_the_fleet_counts() {
+async fn a_backend_of_the_options_is_where_the_fleet_counts() {
     let _busy = MACHINE.read().await;
     let server = Redis::start();
     // Without a PATH the demo cannot start a server.

@@ -8,12 +8,12 @@ use crate::log;
 
 /// Writes one line to stderr for each change.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StoreLog {
+pub(crate) struct CircuitLog {
     /// The number of gateways that share the limits.
     pub(crate) fleet: u32,
 }
 
-impl Observer for StoreLog {
+impl Observer for CircuitLog {
     fn on_event(&self, _: &Arc<str>, event: Event<'_>) {
         match event {
             Event::CircuitOpened(error) => {
