@@ -218,3 +218,19 @@ enum PipelineEvent {
     Arrived,
     Due,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_without_a_command_ends_the_connection() {
+        let mut pipeline = Pipeline::new(Duration::from_secs(1));
+        let mut input = BytesMut::from("HD O1\r\n");
+        let answered = pipeline.replies(&mut Parser::default(), &mut input);
+        assert_eq!(
+            answered.unwrap_err(),
+            "the server does not speak the protocol: an answer without a command"
+        );
+    }
+}

@@ -162,6 +162,14 @@ mod tests {
         Ok(Value::Array(numbers.collect()))
     }
 
+    #[test]
+    fn an_answer_that_is_no_array_of_numbers_is_named() {
+        for answer in [Value::Okay, Value::Array(vec![Value::Nil])] {
+            let error = numbers(answer).unwrap_err().to_string();
+            assert!(error.starts_with("no array of numbers"), "{error}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn only_a_command_that_was_not_executed_is_resent() {
         let good = || numbers_of(&[4, 200_000]);

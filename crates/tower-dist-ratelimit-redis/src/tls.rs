@@ -51,13 +51,18 @@ fn parse(pem: &[u8]) -> Result<RootCertStore, ConnectError> {
 }
 
 async fn system() -> Result<TlsConnector, ConnectError> {
-    let read = spawn_blocking(rustls_native_certs::load_native_certs).await;
-    let read = read.map_err(|error| {
+    fn unread(error: impl Into<Box<dyn Error + Send + Sync>>) -> ConnectError {
         ConnectError::because("TLS", "the system's certificates cannot be read", error)
-    })?;
+    }
+    let read = spawn_blocking(rustls_native_certs::load_native_certs).await;
+    let mut read = read.map_err(unread)?;
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(read.certs);
-    connector(store)
+    match read.errors.pop() {
+        // The system usually has several sources, and not all of them exist.
+        Some(error) if store.is_empty() => Err(unread(error)),
+        _ => connector(store),
+    }
 }
 
 fn connector(store: RootCertStore) -> Result<TlsConnector, ConnectError> {

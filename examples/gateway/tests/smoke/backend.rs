@@ -179,6 +179,52 @@ async fn without_a_redis_server_to_start_the_gateway_names_the_package() {
 }
 
 #[tokio::test]
+async fn without_certificates_on_the_system_an_encrypted_backend_names_the_reason() {
+    let mut gateway = command(&[
+        "--listen",
+        "127.0.0.1:0",
+        "--backend",
+        "rediss://127.0.0.1:1",
+    ]);
+    let output = gateway
+        .env("SSL_CERT_FILE", "/missing.pem")
+        .env_remove("SSL_CERT_DIR");
+    let output = tokio::time::timeout(Duration::from_secs(60), output.output()).await;
+    let output = output.expect("the gateway ends").unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.starts_with("gateway: --backend: TLS: the system's certificates cannot be read: ")
+            && stderr.contains("/missing.pem"),
+        "{stderr}"
+    );
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_redis_server_that_does_not_run_is_an_error_of_the_gateway() {
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let server = folder.path().join("redis-server");
+    write(&server, "#!/bin/sh\n").unwrap();
+    for (mode, reason) in [
+        (0o600, "redis-server: Permission denied (os error 13)"),
+        (0o700, "redis-server ends as soon as it is started"),
+    ] {
+        set_permissions(&server, Permissions::from_mode(mode)).unwrap();
+        let mut gateway = command(&["--listen", "127.0.0.1:0", "--backend", "redis"]);
+        let output = gateway.env("PATH", folder.path()).output();
+        let output = tokio::time::timeout(Duration::from_secs(60), output).await;
+        let output = output.expect("the gateway ends").unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(stderr, format!("gateway: {reason}\n"));
+    }
+}
+
+#[tokio::test]
 async fn a_gateway_starts_while_its_backend_is_down_and_counts_there_as_soon_as_it_is_up() {
     let _busy = MACHINE.read().await;
     let mut server = Redis::start();
@@ -214,6 +260,21 @@ async fn a_gateway_starts_while_its_backend_is_down_and_counts_there_as_soon_as_
     };
     let counted = tokio::time::timeout(Duration::from_secs(20), counted).await;
     assert!(counted.is_ok(), "the backend never counts");
+}
+
+#[tokio::test]
+async fn a_gateway_of_its_own_decides_with_the_whole_of_every_limit_while_its_backend_is_down() {
+    let _busy = MACHINE.read().await;
+    let mut server = Redis::start();
+    let mut gateway = Gateway::logged(&["--backend", &server.url(), "--profile", "tail"]);
+    assert_eq!(ask(&gateway, "before").await.status(), StatusCode::OK);
+    server.kill();
+    for _ in 0..20 {
+        ask(&gateway, "away").await;
+    }
+    let opened = gateway.log_line().await;
+    let decides = "; circuit opened: this gateway decides locally, with the whole of every limit";
+    assert!(opened.ends_with(decides), "{opened}");
 }
 
 /// Sends requests until a response is as expected.

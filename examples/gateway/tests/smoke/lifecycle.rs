@@ -152,9 +152,9 @@ async fn a_signal_lets_the_request_in_flight_finish() {
     }
 }
 
+/// A gateway with a request that its upstream never answers, after the first signal.
 #[cfg(unix)]
-#[tokio::test]
-async fn a_second_signal_stops_immediately() {
+async fn stopping_with_a_request_in_flight() -> Gateway {
     use std::sync::Arc;
 
     use axum::Router;
@@ -169,25 +169,52 @@ async fn a_second_signal_stops_immediately() {
         std::future::pending::<()>().await;
     };
     let upstream = serve(Router::new().fallback(stuck)).await;
-    let patient = [
+    let url = format!("http://{upstream}");
+    let mut gateway = Gateway::logged(&[
+        "--upstream",
+        &url,
         "--attempt-timeout",
         "60000",
         "--hedge-at",
         "60000",
         "--deadline",
         "60000",
-    ];
-    let mut gateway = Gateway::before(upstream, &patient);
-    let answer = tokio::spawn(get(format!("http://{}/", gateway.addr)));
+    ]);
+    tokio::spawn(get(format!("http://{}/", gateway.addr)));
     arrived.notified().await;
     gateway.signal("TERM");
+    assert_eq!(
+        gateway.log_line().await,
+        "gateway: stopping; a second signal stops immediately"
+    );
     // The listener is closed when the gateway drains. It then receives the next signal.
     while tokio::net::TcpStream::connect(gateway.addr).await.is_ok() {
         tokio::task::yield_now().await;
     }
+    gateway
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_second_signal_stops_immediately() {
+    let mut gateway = stopping_with_a_request_in_flight().await;
     let start = tokio::time::Instant::now();
     gateway.signal("TERM");
+    assert_eq!(
+        gateway.log_line().await,
+        "gateway: stopped with requests in flight"
+    );
     assert!(gateway.wait().success());
     assert!(start.elapsed() < std::time::Duration::from_secs(5));
-    answer.abort();
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn ten_seconds_after_a_signal_the_gateway_gives_up_on_requests_in_flight() {
+    let mut gateway = stopping_with_a_request_in_flight().await;
+    assert_eq!(
+        gateway.log_line().await,
+        "gateway: gave up on requests still in flight after 10 s"
+    );
+    assert!(gateway.wait().success());
 }
