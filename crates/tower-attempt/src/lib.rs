@@ -61,6 +61,8 @@
 //! hyper.
 //!
 //! The minimum supported Rust version is 1.88.
+// The documentation describes all features.
+#![cfg_attr(not(feature = "grpc"), allow(rustdoc::broken_intra_doc_links))]
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
