@@ -180,12 +180,9 @@ async fn without_a_redis_server_to_start_the_gateway_names_the_package() {
 
 #[tokio::test]
 async fn without_certificates_on_the_system_an_encrypted_backend_names_the_reason() {
-    let mut gateway = command(&[
-        "--listen",
-        "127.0.0.1:0",
-        "--backend",
-        "rediss://127.0.0.1:1",
-    ]);
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("rediss://{}", server.local_addr().unwrap());
+    let mut gateway = command(&["--listen", "127.0.0.1:0", "--backend", &url]);
     let output = gateway
         .env("SSL_CERT_FILE", "/missing.pem")
         .env_remove("SSL_CERT_DIR");
