@@ -30,8 +30,9 @@ pub(crate) struct SlidingLog {
 /// The words of a log.
 #[derive(Clone, Copy)]
 struct Log<'a> {
-    /// The sum before the oldest request.
+    /// The cost of all requests before the oldest one of the log. This sum and those of the entries wrap around.
     gone: u64,
+    /// The time of each request, and the sum of the costs up to it.
     entries: &'a [[u64; 2]],
 }
 
@@ -44,7 +45,7 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Returns the sum that includes the first `len` requests.
+    /// Returns the sum of the costs up to the first `len` requests of the log.
     fn sum_of(self, len: usize) -> u64 {
         let last = len.checked_sub(1).and_then(|last| self.entries.get(last));
         last.map_or(self.gone, |last| last[1])
