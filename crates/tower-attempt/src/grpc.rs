@@ -71,7 +71,8 @@ pub type GrpcOutcome<'a> = OutcomeView<'a, Option<GrpcCode>>;
 impl GrpcOutcome<'_> {
     /// Returns the status of the server, or the status that represents a timeout or an error of the connection.
     ///
-    /// Returns `None` for any other error, and for a response whose status follows its body.
+    /// Returns `None` for any other error, and for a response whose status follows its body. After a timeout, a
+    /// `backoff_by` rule gets the code of the outcome that `on_timeout` created.
     #[must_use]
     pub fn code(&self) -> Option<GrpcCode> {
         self.code

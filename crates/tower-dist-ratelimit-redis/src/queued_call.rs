@@ -14,7 +14,7 @@ pub(super) struct QueuedCall {
 pub(super) enum Batching {
     /// Together with calls to the same script whose keys are in the same slot.
     Together,
-    /// Alone, because the slot moves, and its keys can be on two servers.
+    /// Alone, after `MOVED` or `TRYAGAIN`.
     Alone,
     /// Alone and after `ASKING`, to the node to which the slot is moving.
     Asking,

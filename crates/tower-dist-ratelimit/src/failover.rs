@@ -20,7 +20,7 @@ use std::{
 use tokio::time::Instant;
 
 pub use self::failure_mode::FailureMode;
-pub(crate) use self::{breaker::QueryPermit, fallback::Fallback};
+pub(crate) use self::{breaker::Access, fallback::Fallback};
 use self::{
     breaker::{Breaker, Change},
     pauses::Pauses,
@@ -46,7 +46,7 @@ pub(crate) struct Failover {
     mode: &'static str,
     /// Decides while the backend fails, if the mode is local.
     pub(crate) fallback: Option<Fallback>,
-    /// Corrections of charges in flight to the backend. They run in the background, because a dropped response cannot
+    /// Corrections that the backend has not answered yet. They run in the background, because a dropped response cannot
     /// wait for them. Dropping the `Failover` cancels them.
     pub(crate) corrections: Background,
     pub(crate) lost_corrections: Arc<AtomicU64>,
@@ -83,7 +83,7 @@ impl Failover {
     /// Returns the permission to query the backend. While the circuit is open, only probes get the permission, one at
     /// a time.
     #[inline]
-    pub(crate) fn permit(&self) -> Result<QueryPermit, BackendError> {
+    pub(crate) fn permit(&self) -> Result<Access, BackendError> {
         let permit = self.breaker.permit(|| self.now());
         permit.map_err(|_| BackendError::circuit_open())
     }
@@ -107,8 +107,8 @@ impl Failover {
 
     /// Handles an immediate decision of the backend, which can come from local state.
     #[inline]
-    pub(crate) fn answered_immediately(&self, permit: QueryPermit) {
-        if permit == QueryPermit::Quiet {
+    pub(crate) fn answered_immediately(&self, permit: Access) {
+        if permit == Access::Quiet {
             return;
         }
         if self.answers_later.load(Relaxed) {
@@ -126,10 +126,10 @@ impl Failover {
     }
 
     /// Records a decision of the backend. With `forget`, a record without failures is cleared.
-    pub(crate) fn answered(&self, permit: QueryPermit, forget: bool) {
+    pub(crate) fn answered(&self, permit: Access, forget: bool) {
         // The recovery begins before the circuit closes, so that each request that finds the circuit closed is also
         // charged to the share.
-        if let (QueryPermit::Probe(_), Some(fallback)) = (permit, &self.fallback) {
+        if let (Access::Probe(_), Some(fallback)) = (permit, &self.fallback) {
             let retention = fallback.retention();
             self.recovery
                 .returned(self.now(), self.return_spread, retention);
@@ -139,7 +139,7 @@ impl Failover {
     }
 
     /// Records an error or a timeout of the backend.
-    pub(crate) fn failed(&self, permit: QueryPermit, error: &BackendError) {
+    pub(crate) fn failed(&self, permit: Access, error: &BackendError) {
         let change = self.breaker.failed(permit, self.now());
         self.report(change, Some(error));
     }

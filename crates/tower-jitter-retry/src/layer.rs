@@ -190,8 +190,8 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
         self
     }
 
-    /// The latest time for a retry, measured from the call's start. If the delay before a retry would end later, the
-    /// caller receives the failure immediately.
+    /// No retry is sent at this time or later, measured from the call's start. If the delay before a retry would end at
+    /// this time or later, the caller receives the failure immediately.
     ///
     /// This limit ends neither an attempt in flight nor a retry's wait for the service to become ready;
     /// [`deadline`](Self::deadline) ends both. The deadline of a [`RetryOverride`](crate::RetryOverride) replaces this
@@ -321,7 +321,7 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
 
     /// Maximum duration of a call until its response, with all attempts and the waits between them. When it expires,
     /// the layer drops the attempt in flight or ends the wait, and the call times out. If the delay before a retry
-    /// would end later, the caller receives the failure immediately.
+    /// would end at this time or later, the caller receives the failure immediately.
     ///
     /// The deadline of a [`RetryOverride`](crate::RetryOverride) replaces this limit. A `grpc-timeout` can only shorten
     /// this limit.

@@ -73,8 +73,8 @@ impl Nested {
                 response.extensions_mut().insert(Exhausted);
             }
             (Err(_), Some(above)) => above.0.store(true, Ordering::Relaxed),
-            // The layer above decides about its own extra attempts. An error of a first attempt has no place for a
-            // mark.
+            // The response to an extra attempt of the layer above needs no mark: that layer decides alone whether it
+            // sends another one. The error of a first attempt has no place for a mark.
             (Ok(_), Some(_)) | (Err(_), None) => {}
         }
     }

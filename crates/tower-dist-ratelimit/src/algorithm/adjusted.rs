@@ -8,8 +8,8 @@ const LARGEST: u64 = (1 << 63) + super::pace::MAX_AHEAD;
 
 /// A bucket or queue whose quota can change per key and request.
 ///
-/// A request with a cost and another quota puts that quota in force until the next change. If the request is rejected,
-/// this needs used tokens. A request without a quota has the policy's own.
+/// A request with a cost and another quota puts that quota in force until the next change. A rejected request does so
+/// only if the key has used tokens. A request without a quota has the policy's own.
 ///
 /// Used tokens drain at the rate of the quota in force, and stay used when the quota changes. A quota that cannot be
 /// counted is replaced by the nearest one that can. A quota of zero rejects every cost above zero, and is never in

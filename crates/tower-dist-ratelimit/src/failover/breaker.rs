@@ -35,7 +35,7 @@ const OPEN: u8 = 2;
 
 /// The permission to query the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum QueryPermit {
+pub(crate) enum Access {
     /// The circuit is closed, and its record is empty. An immediate decision of the backend is then not counted.
     Quiet,
     /// The circuit is closed.
@@ -64,40 +64,35 @@ impl Breaker {
     }
 
     #[inline]
-    pub(super) fn permit_if_closed(&self) -> Option<QueryPermit> {
+    pub(super) fn permit_if_closed(&self) -> Option<Access> {
         match self.phase.load(Relaxed) {
-            QUIET => Some(QueryPermit::Quiet),
-            CLOSED => Some(QueryPermit::Closed),
+            QUIET => Some(Access::Quiet),
+            CLOSED => Some(Access::Closed),
             _ => None,
         }
     }
 
     /// Returns permission to query the backend, or the time until the next probe.
-    pub(super) fn permit(&self, now: impl Fn() -> Duration) -> Result<QueryPermit, Duration> {
+    pub(super) fn permit(&self, now: impl Fn() -> Duration) -> Result<Access, Duration> {
         if let Some(permit) = self.permit_if_closed() {
             return Ok(permit);
         }
         let now = now();
         self.change(|state| {
             let Some(open_for) = state.circuit.open_for(now) else {
-                return Ok(QueryPermit::Closed);
+                return Ok(Access::Closed);
             };
             let probed = state.circuit.probe(now, self.pauses, self.noise(now));
             state.circuit = probed.ok_or(open_for)?;
             state.probe += 1;
-            Ok(QueryPermit::Probe(state.probe))
+            Ok(Access::Probe(state.probe))
         })
     }
 
     /// Records a decision of the backend. With `forget`, a record without failures is cleared.
-    pub(super) fn answered(
-        &self,
-        permit: QueryPermit,
-        now: Duration,
-        forget: bool,
-    ) -> Option<Change> {
+    pub(super) fn answered(&self, permit: Access, now: Duration, forget: bool) -> Option<Change> {
         self.change(|state| {
-            if let QueryPermit::Probe(_) = permit {
+            if let Access::Probe(_) = permit {
                 let closed = state.circuit.is_open().then_some(Change::Closed);
                 state.circuit = Circuit::default();
                 return closed;
@@ -111,10 +106,10 @@ impl Breaker {
     }
 
     /// Records a failure of the backend.
-    pub(super) fn failed(&self, permit: QueryPermit, now: Duration) -> Option<Change> {
+    pub(super) fn failed(&self, permit: Access, now: Duration) -> Option<Change> {
         let noise = self.noise(now);
         self.change(|state| {
-            if let QueryPermit::Probe(number) = permit {
+            if let Access::Probe(number) = permit {
                 if number == state.probe {
                     state.circuit = state.circuit.probe_failed(now, self.pauses, noise);
                 }
@@ -129,9 +124,9 @@ impl Breaker {
     }
 
     /// Records that the request was decided without the backend.
-    pub(super) fn release(&self, permit: QueryPermit, now: Duration) {
+    pub(super) fn release(&self, permit: Access, now: Duration) {
         // A request that is no probe has nothing to release, and takes no lock.
-        if let QueryPermit::Probe(number) = permit {
+        if let Access::Probe(number) = permit {
             self.change(|state| {
                 if number == state.probe {
                     state.circuit = state.circuit.probe_spared(now);

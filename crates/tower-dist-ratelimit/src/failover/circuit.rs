@@ -90,7 +90,8 @@ impl Circuit {
         }
     }
 
-    /// Returns the circuit after its probe has failed. The pause begins now, unless it has already begun.
+    /// Returns the circuit after its probe has failed. The pause begins now, or at the end of the probe's timeout if
+    /// that was earlier.
     pub(super) fn probe_failed(mut self, now: Duration, pauses: Pauses, noise: u64) -> Self {
         if let Self::Open { probes, due } = &mut self {
             *due = (*due).min(now.saturating_add(pauses.after(*probes, noise)));

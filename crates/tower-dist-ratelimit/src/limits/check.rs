@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::{
     Decisions, Quota,
     backend::{Answer, Backend, BackendError, Charge, JointDecision, PolicyId, Timeout},
-    failover::QueryPermit,
+    failover::Access,
     key::KeySink,
 };
 
@@ -29,7 +29,7 @@ pub(crate) struct Check {
 pub(super) enum Waiting {
     /// The quota look-ups, each with the index of its charge in the check.
     Quotas(Vec<(usize, TimedLookup)>),
-    Backend(Timeout<JointDecision>, QueryPermit),
+    Backend(Timeout<JointDecision>, Access),
 }
 
 type TimedLookup = Timeout<Option<Quota>>;

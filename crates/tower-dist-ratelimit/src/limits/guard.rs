@@ -10,7 +10,7 @@ use crate::{
     Policy, Reason, Source,
     backend::{Answer, Backend, BackendError, PolicyId, Timeout},
     deny::DenyCache,
-    failover::{Failover, Fallback, QueryPermit},
+    failover::{Access, Failover, Fallback},
 };
 
 /// Maximum number of corrections in flight per limit: about the number of concurrent requests of a busy instance.
@@ -176,14 +176,14 @@ impl Failover {
         &self,
         limits: &Limits,
         check: &mut Check,
-        permit: QueryPermit,
+        permit: Access,
         allowed: Result<bool, BackendError>,
     ) -> Outcome {
         if let Ok(true) = allowed {
             return Outcome::Pass { charged: true };
         }
         // The backend has not admitted the request, so a charge to this process's share is refunded.
-        if let (QueryPermit::Shared, Some(fallback)) = (permit, &self.fallback) {
+        if let (Access::Shared, Some(fallback)) = (permit, &self.fallback) {
             for asked in &check.charges {
                 fallback.release(asked.rule, asked.charge(check.keys()));
             }
@@ -200,13 +200,8 @@ impl Failover {
     /// If this process has recently returned to the backend, reports the tokens that it has admitted alone for the
     /// request's keys. While other processes may still decide alone, also charges the request to this process's share.
     /// Returns `None` if the share lacks tokens for the request.
-    fn recover(
-        &self,
-        limits: &Limits,
-        check: &mut Check,
-        permit: QueryPermit,
-    ) -> Option<QueryPermit> {
-        let is_probe = matches!(permit, QueryPermit::Probe(_));
+    fn recover(&self, limits: &Limits, check: &mut Check, permit: Access) -> Option<Access> {
+        let is_probe = matches!(permit, Access::Probe(_));
         let Some((fallback, is_shared)) = self.recovering().filter(|_| !is_probe) else {
             return Some(permit);
         };
@@ -220,7 +215,7 @@ impl Failover {
             return Some(permit);
         }
         match decide_with(fallback, check) {
-            Ok(true) => Some(QueryPermit::Shared),
+            Ok(true) => Some(Access::Shared),
             Ok(false) => None,
             Err(_) => Some(permit),
         }

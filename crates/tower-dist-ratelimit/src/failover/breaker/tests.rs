@@ -16,7 +16,7 @@ fn open(seed: u64) -> Breaker {
 }
 
 fn is_quiet(breaker: &Breaker) -> bool {
-    breaker.permit_if_closed() == Some(QueryPermit::Quiet)
+    breaker.permit_if_closed() == Some(Access::Quiet)
 }
 
 fn due(breaker: &Breaker) -> Duration {
@@ -27,17 +27,17 @@ fn due(breaker: &Breaker) -> Duration {
 fn the_circuit_opens_once_and_closes_once() {
     let breaker = open(1);
     // Outcomes of requests that were sent before the circuit opened.
-    assert_eq!(breaker.failed(QueryPermit::Closed, ms(3)), None);
-    assert_eq!(breaker.answered(QueryPermit::Quiet, ms(3), false), None);
+    assert_eq!(breaker.failed(Access::Closed, ms(3)), None);
+    assert_eq!(breaker.answered(Access::Quiet, ms(3), false), None);
     let at = due(&breaker);
     assert_eq!(breaker.permit(|| at - ms(1)), Err(ms(1)));
     let probe = breaker.permit(|| at).unwrap();
-    assert!(matches!(probe, QueryPermit::Probe(_)));
+    assert!(matches!(probe, Access::Probe(_)));
     assert!(breaker.permit(|| at).is_err(), "one probe at a time");
     assert_eq!(breaker.answered(probe, at, false), Some(Change::Closed));
     assert_eq!(
         breaker.permit(|| at),
-        Ok(QueryPermit::Quiet),
+        Ok(Access::Quiet),
         "the record is cleared"
     );
     assert_eq!(breaker.answered(probe, at, false), None);
@@ -49,7 +49,7 @@ fn a_superseded_probe_changes_nothing() {
     let first = breaker.permit(|| ms(100)).unwrap();
     // The first probe has not ended.
     let second = breaker.permit(|| ms(9_000)).unwrap();
-    assert!(matches!(second, QueryPermit::Probe(_)));
+    assert!(matches!(second, Access::Probe(_)));
     let before = due(&breaker);
     breaker.failed(first, ms(9_001));
     breaker.release(first, ms(9_001));
@@ -68,11 +68,11 @@ fn pauses_differ_between_instances_and_repeat_for_a_seed() {
 #[test]
 fn immediate_decisions_are_counted_only_after_a_failure() {
     let breaker = Breaker::new(ms(50), 1);
-    breaker.failed(QueryPermit::Quiet, ms(0));
+    breaker.failed(Access::Quiet, ms(0));
     assert!(!is_quiet(&breaker));
-    breaker.answered(QueryPermit::Closed, ms(1), true);
+    breaker.answered(Access::Closed, ms(1), true);
     assert!(!is_quiet(&breaker), "one of two has failed");
-    breaker.answered(QueryPermit::Closed, ms(1_000), true);
+    breaker.answered(Access::Closed, ms(1_000), true);
     assert!(is_quiet(&breaker));
 }
 
