@@ -85,11 +85,19 @@ impl BackendUrl {
             Self::Memory => Ok(Arc::new(Memory::default())),
             Self::Redis(url) => match Redis::connect(url).await {
                 Ok(redis) => Ok(Arc::new(redis)),
-                Err(error) => Err(NoBackend::new(error, "redis-server --port N")),
+                Err(error) => Err(NoBackend {
+                    error,
+                    command: "redis-server --port N",
+                    is_encrypted: url.starts_with("rediss"),
+                }),
             },
             Self::Memcached(url) => match Memcached::connect(url).await {
                 Ok(memcached) => Ok(Arc::new(memcached)),
-                Err(error) => Err(NoBackend::new(error, "memcached -p N")),
+                Err(error) => Err(NoBackend {
+                    error,
+                    command: "memcached -p N",
+                    is_encrypted: false,
+                }),
             },
         }
     }
@@ -110,13 +118,11 @@ pub(crate) struct NoBackend {
     error: ConnectError,
     /// The command that starts a server of this kind.
     command: &'static str,
+    /// Whether the URL asks for TLS.
+    is_encrypted: bool,
 }
 
 impl NoBackend {
-    fn new(error: ConnectError, command: &'static str) -> Self {
-        Self { error, command }
-    }
-
     fn kind(&self) -> Option<io::ErrorKind> {
         let source = self.error.source()?;
         source.downcast_ref().map(io::Error::kind)
@@ -125,6 +131,16 @@ impl NoBackend {
     /// Whether no server is reachable. Other errors concern settings or an unsuitable server.
     pub(crate) fn is_down(&self) -> bool {
         self.kind().is_some_and(|kind| !is_of_tls(kind))
+    }
+
+    /// Whether the server may not encrypt. A Redis server without TLS often waits for more after the first message of
+    /// TLS, because that contains no end of a line. The attempt to connect then times out, which is an error without a
+    /// source.
+    fn may_lack_tls(&self) -> bool {
+        match self.kind() {
+            Some(kind) => is_of_tls(kind),
+            None => self.is_encrypted && self.error.to_string().contains(": no answer within "),
+        }
     }
 }
 
@@ -139,14 +155,14 @@ fn is_of_tls(kind: io::ErrorKind) -> bool {
 /// Suggests a remedy if the error does not name one.
 impl fmt::Display for NoBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { error, command } = self;
+        let Self { error, command, .. } = self;
         write!(f, "--backend: {error}")?;
         match self.kind() {
-            None => Ok(()),
-            Some(kind) if is_of_tls(kind) => f.write_str(
+            _ if self.may_lack_tls() => f.write_str(
                 "; rediss:// is for a server that encrypts, with a certificate that this machine trusts; \
                  for one that does not encrypt it is redis://",
             ),
+            None => Ok(()),
             Some(_) => write!(
                 f,
                 "; start it there (one server to try: {command}), \

@@ -31,7 +31,7 @@ impl RedisServer {
             let Some(mut server) = Self::on(unused_addr().await?)? else {
                 return Ok(None);
             };
-            if timeout(START, server.listens()).await? {
+            if server.listens_in_time().await? {
                 return Ok(Some(server));
             }
         }
@@ -55,7 +55,7 @@ impl RedisServer {
                 is_frozen: false,
             })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(format!("redis-server: {error}").into()),
+            Err(error) => Err(format!("redis-server cannot be started: {error}").into()),
         }
     }
 
@@ -77,7 +77,7 @@ impl RedisServer {
         self.is_frozen = false;
         if self.child.try_wait()?.is_some() {
             *self = Self::on(self.addr)?.ok_or("redis-server is gone")?;
-            timeout(START, self.listens()).await?;
+            self.listens_in_time().await?;
         }
         Ok(())
     }
@@ -105,6 +105,13 @@ impl RedisServer {
     /// The URL of the server.
     pub(crate) fn url(&self) -> String {
         format!("redis://{}", self.addr)
+    }
+
+    /// Waits until the server listens. Returns `false` if its process has ended, and an error after [`START`].
+    async fn listens_in_time(&mut self) -> Result<bool, BoxError> {
+        let listens = timeout(START, self.listens()).await;
+        let late = || format!("redis-server does not listen after {} s", START.as_secs());
+        Ok(listens.map_err(|_| late())?)
     }
 
     /// Waits until the server listens. Returns `false` if its process has ended.

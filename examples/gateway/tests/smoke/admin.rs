@@ -288,8 +288,6 @@ async fn the_circuit_is_that_of_the_limit_layer_in_use() {
         state["modes"]["limit"] == "on" && state["circuit"] == "closed"
     })
     .await;
-    // The test ends the gateway by a signal that it cannot handle, which would leave its server running.
-    page.switch(json!({ "redis": "kill" })).await;
 }
 
 #[tokio::test]
@@ -347,8 +345,6 @@ async fn the_gateway_decides_locally_while_its_redis_server_is_killed_or_frozen(
         allowed_by("Local")(state) > 0.0
     })
     .await;
-    // The test ends the gateway by a signal that it cannot handle, which would leave its server running.
-    page.switch(json!({ "redis": "kill" })).await;
 }
 
 #[tokio::test]

@@ -123,8 +123,11 @@ async fn a_backend_that_cannot_be_used_is_named_on_stderr() {
     let clusters = format!("redis-cluster://127.0.0.1:{}", server.port());
     let memcached = Memcached::start();
     let other = format!("redis://127.0.0.1:{}", memcached.port());
-    // Memcached closes a connection that begins with TLS. A Redis server without TLS waits for the end of the line.
+    // Memcached closes a connection that begins with TLS. A Redis server without TLS waits for the end of the line, as
+    // this listener does.
     let encrypted = other.replace("redis://", "rediss://");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("rediss://{}", listener.local_addr().unwrap());
     for (url, code, reason) in [
         (&*locked, 1, "does not accept this user or password"),
         (&clusters, 1, "--backend: "),
@@ -133,6 +136,13 @@ async fn a_backend_that_cannot_be_used_is_named_on_stderr() {
             &encrypted,
             1,
             "; rediss:// is for a server that encrypts, with a certificate that this machine trusts; \
+             for one that does not encrypt it is redis://\n",
+        ),
+        (
+            &silent,
+            1,
+            ": no answer within 5s; rediss:// is for a server that encrypts, \
+             with a certificate that this machine trusts; \
              for one that does not encrypt it is redis://\n",
         ),
         ("redis://", 1, "must name a host"),
@@ -178,6 +188,48 @@ async fn without_a_redis_server_to_start_the_gateway_names_the_package() {
     );
 }
 
+/// Returns what a gateway writes to stderr that cannot start this program as its `redis-server`.
+#[cfg(unix)]
+async fn error_with_redis_server(program: &str, mode: u32) -> String {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("redis-server");
+    std::fs::write(&file, program).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+    let mut gateway = command(&["--listen", "127.0.0.1:0", "--backend", "redis"]);
+    let output = gateway.env("PATH", dir.path()).output();
+    let output = tokio::time::timeout(Duration::from_secs(60), output).await;
+    let output = output.expect("the gateway ends").unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(output.stdout, b"");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_redis_server_that_cannot_be_started_is_an_error_that_names_the_cause() {
+    for (program, mode, says) in [
+        (
+            "#!/bin/sh\n",
+            0o600,
+            "gateway: redis-server cannot be started: Permission denied (os error 13)\n",
+        ),
+        (
+            "#!/bin/sh\nexit 1\n",
+            0o700,
+            "gateway: redis-server ends as soon as it is started\n",
+        ),
+        (
+            "#!/bin/sh\nexec /bin/sleep 60\n",
+            0o700,
+            "gateway: redis-server does not listen after 10 s\n",
+        ),
+    ] {
+        assert_eq!(error_with_redis_server(program, mode).await, says);
+    }
+}
+
 #[tokio::test]
 async fn without_certificates_on_the_system_an_encrypted_backend_names_the_reason() {
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -195,30 +247,6 @@ async fn without_certificates_on_the_system_an_encrypted_backend_names_the_reaso
             && stderr.contains("/missing.pem"),
         "{stderr}"
     );
-}
-
-#[cfg(unix)]
-#[tokio::test]
-async fn a_redis_server_that_does_not_run_is_an_error_of_the_gateway() {
-    use std::fs::{Permissions, set_permissions, write};
-    use std::os::unix::fs::PermissionsExt;
-
-    let folder = tempfile::tempdir().unwrap();
-    let server = folder.path().join("redis-server");
-    write(&server, "#!/bin/sh\n").unwrap();
-    for (mode, reason) in [
-        (0o600, "redis-server: Permission denied (os error 13)"),
-        (0o700, "redis-server ends as soon as it is started"),
-    ] {
-        set_permissions(&server, Permissions::from_mode(mode)).unwrap();
-        let mut gateway = command(&["--listen", "127.0.0.1:0", "--backend", "redis"]);
-        let output = gateway.env("PATH", folder.path()).output();
-        let output = tokio::time::timeout(Duration::from_secs(60), output).await;
-        let output = output.expect("the gateway ends").unwrap();
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(stderr, format!("gateway: {reason}\n"));
-    }
 }
 
 #[tokio::test]

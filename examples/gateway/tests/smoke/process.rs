@@ -146,7 +146,12 @@ pub(crate) fn signal(id: u32, name: &str) {
 }
 
 impl Drop for Gateway {
+    /// Ends also the Redis server that the gateway started, because `SIGKILL` leaves the gateway no time to do so.
     fn drop(&mut self) {
+        #[cfg(unix)]
+        let _ = Command::new("pkill")
+            .args(["-KILL", "-P", &self.child.id().to_string()])
+            .status();
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
