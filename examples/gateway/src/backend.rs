@@ -130,16 +130,23 @@ impl NoBackend {
 
     /// Whether no server is reachable. Other errors concern settings or an unsuitable server.
     pub(crate) fn is_down(&self) -> bool {
-        self.kind().is_some_and(|kind| !is_of_tls(kind))
+        match self.kind() {
+            Some(kind) => !is_of_tls(kind),
+            None => self.is_timeout() && !self.is_encrypted,
+        }
+    }
+
+    /// The server accepts connections and does not answer. Such an error has no source.
+    fn is_timeout(&self) -> bool {
+        self.error.to_string().contains(": no answer within ")
     }
 
     /// Whether the server may not encrypt. A Redis server without TLS often waits for more after the first message of
-    /// TLS, because that contains no end of a line. The attempt to connect then times out, which is an error without a
-    /// source.
+    /// TLS, because that contains no end of a line. The attempt to connect then times out.
     fn may_lack_tls(&self) -> bool {
         match self.kind() {
             Some(kind) => is_of_tls(kind),
-            None => self.is_encrypted && self.error.to_string().contains(": no answer within "),
+            None => self.is_timeout() && self.is_encrypted,
         }
     }
 }

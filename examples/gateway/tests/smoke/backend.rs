@@ -271,6 +271,14 @@ async fn a_gateway_starts_while_its_backend_is_down_and_counts_there_as_soon_as_
         );
         assert_eq!(ask(&gateway, "early").await.status(), StatusCode::OK);
     }
+    // A server that accepts connections and does not answer, as a frozen one does.
+    let frozen = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", frozen.local_addr().unwrap());
+    let mut gateway = Gateway::logged(&["--backend", &url, "--profile", "tail"]);
+    let said = gateway.log_line().await;
+    let decides = ": no answer within 5s; until then this gateway decides locally";
+    assert!(said.ends_with(decides), "{said}");
+    assert_eq!(ask(&gateway, "early").await.status(), StatusCode::OK);
     // A token refills after a second, so that the key still exists when the test looks for it.
     let limits = ["--limit", "1", "--burst", "1000"];
     let args = ["--backend", &redis, "--profile", "tail"];
