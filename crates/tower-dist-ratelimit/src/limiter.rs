@@ -92,8 +92,7 @@ impl Limiter {
     ///
     /// All policies of the limiter need [`dynamic_quotas`](Policy::dynamic_quotas); otherwise checks and corrections
     /// fail. A check also fails if the quota's window is zero or above 100 years, unless the quota itself is zero and so
-    /// rejects every request. A quota that the backend cannot count
-    /// is usually replaced by the nearest one.
+    /// rejects every request. A quota that the backend cannot count is usually replaced by the nearest one.
     #[must_use]
     pub fn with_quota(&self, quota: Quota) -> Self {
         Self {
