@@ -205,6 +205,8 @@ async fn the_page_shows_the_effect_of_hedges_on_latency_and_of_retries_on_succes
 
 #[tokio::test]
 async fn the_hedge_learns_a_delay_for_each_path_on_request() {
+    // Otherwise the wait for a processor would be most of each latency.
+    let _alone = MACHINE.write().await;
     let page = Page::open_only(&["--traffic", "200", "--profile", "tail", "--hedge-per-path"]);
     let delay = |state: &Value, key: &str| {
         let triggers = state["triggers"].as_array().unwrap();
@@ -212,12 +214,11 @@ async fn the_hedge_learns_a_delay_for_each_path_on_request() {
         trigger.map_or(0.0, |trigger| number(&trigger["ms"]))
     };
     let state = page
-        .until("both delays are learned", |state| {
-            delay(state, "/") > 0.0 && delay(state, "/report") > 0.0
+        .until("the slow path has the longer delay", |state| {
+            let (fast, slow) = (delay(state, "/"), delay(state, "/report"));
+            fast > 0.0 && slow > 45.0 && fast < slow
         })
         .await;
-    assert!(delay(&state, "/report") > 45.0, "{state:#}");
-    assert!(delay(&state, "/") < delay(&state, "/report"), "{state:#}");
     assert_eq!(state["triggers"].as_array().unwrap().len(), 2);
 }
 
