@@ -15,7 +15,7 @@ pub(crate) fn plots(rows: &[Row]) -> Vec<Plot> {
         title: "Round trips per decision of a fleet with leases",
         caption: "The instances share one token bucket, of 50 tokens per second and instance. 20 instances are 2 ms away from the \
                   backend. The larger fleets are in three regions, with round trips of 1, 40 and 80 ms. Without leases each \
-                  decision takes one round trip.",
+                  decision takes one round trip. Where lines coincide, the larger fleet is on top.",
         x: Axis::linear("lease time in ms", end),
         height: 250,
         panels: panels

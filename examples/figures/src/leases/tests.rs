@@ -1,5 +1,5 @@
 use super::*;
-use crate::plot::{Drawn, assert_is_part_of_docs};
+use crate::plot::{Drawn, assert_is_in_docs, assert_is_part_of_docs};
 
 /// Runs the small fleet for a second.
 fn small(seed: u64) -> Vec<Row> {
@@ -136,4 +136,68 @@ fn the_plot_in_the_documentation_is_current() {
     let settings = LOADS.map(|load| (SMALL, Mode::Lease(1000), load));
     let rows = rows(&settings, 1, &ProgressBar::hidden()).unwrap();
     assert_is_part_of_docs(&plots::plots(&rows)[0]);
+}
+
+/// Takes a minute with optimisation. `scripts/figures --check` runs it.
+#[test]
+#[ignore = "every fleet at its full size"]
+fn every_fleet_keeps_its_bound_uses_its_quota_and_needs_the_round_trips_of_the_documentation() {
+    let rows = rows(&settings(), 1, &ProgressBar::hidden()).unwrap();
+    assert_is_in_docs(&plots::plots(&rows)[0]);
+    for row in rows.iter().filter(|row| row.mode != "async") {
+        assert!(
+            Some(row.admitted_over_limit) <= row.bound_over_limit,
+            "{row:?}"
+        );
+        if row.load > 1.0 {
+            assert!(row.admitted_over_limit >= 0.97, "{row:?}");
+        } else {
+            assert!(row.admitted_ratio >= 0.99, "{row:?}");
+        }
+        if row.mode == "exact" {
+            let per_decision = row.round_trips_per_decision;
+            assert!((per_decision - 1.0).abs() < 1e-9, "{row:?}");
+        }
+        if row.lease_ms == Some(1000) {
+            assert!(row.round_trips_per_decision <= 0.1, "{row:?}");
+            assert!(row.p50_ms < 0.1, "{row:?}");
+        }
+    }
+    // The latencies in three regions. Timers are at most 1 ms late.
+    for row in rows.iter().filter(|row| row.instances > SMALL.instances) {
+        if row.mode == "exact" {
+            assert!((40.0..=41.0).contains(&row.p50_ms), "{row:?}");
+            assert!((80.0..=81.0).contains(&row.p99_ms), "{row:?}");
+        } else if row.lease_ms == Some(1000) {
+            let p99 = if row.load > 1.0 {
+                80.0..=81.0
+            } else {
+                0.0..=41.0
+            };
+            assert!(p99.contains(&row.p99_ms), "{row:?}");
+        }
+    }
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+    let page = std::fs::read_to_string(format!("{folder}/capacity.md")).unwrap();
+    for (ms, name) in [(200, "200 ms"), (500, "500 ms"), (1000, "1 s")] {
+        let [below, above] = LOADS.map(|load| range_of_round_trips(&rows, ms, load));
+        let line = format!("| {name} | {below} | {above} |");
+        assert!(page.contains(&line), "docs/capacity.md lacks {line}");
+    }
+}
+
+/// Returns the round trips per decision of the three fleets, as in the documentation.
+fn range_of_round_trips(rows: &[Row], lease_ms: u64, load: f64) -> String {
+    let rows = rows.iter().filter(|row| {
+        row.mode == "lease" && row.lease_ms == Some(lease_ms) && (row.load - load).abs() < 1e-9
+    });
+    let mut trips: Vec<_> = rows.map(|row| row.round_trips_per_decision).collect();
+    assert_eq!(trips.len(), 3);
+    trips.sort_unstable_by(f64::total_cmp);
+    let [least, most] = [trips[0], trips[2]].map(|trips| format!("{trips:.2}"));
+    if least == most {
+        least
+    } else {
+        format!("{least} to {most}")
+    }
 }

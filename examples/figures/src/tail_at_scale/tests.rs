@@ -99,3 +99,25 @@ fn the_tail_is_drawn_in_steps_over_percentiles_with_the_published_points() {
     );
     drawn.assert_is_a_tail_with(2);
 }
+
+/// Takes half a minute with optimisation. `scripts/figures --check` runs it.
+#[test]
+#[ignore = "45,000 queries of 1,000 keys"]
+fn the_tail_and_the_extra_reads_are_the_published_ones() {
+    for row in run(&SETTINGS, 1) {
+        let extra = row.extra_load;
+        if row.mode == Mode::None {
+            assert!(
+                row.p999_ms >= 1300.0 && extra.abs() < f64::EPSILON,
+                "{row:?}"
+            );
+            continue;
+        }
+        assert!((0.018..=0.022).contains(&extra), "{row:?}");
+        if row.mode == Mode::Fixed {
+            assert!(row.p999_ms <= 85.0, "{row:?}");
+        } else {
+            assert!(row.p99_ms <= 45.0, "{row:?}");
+        }
+    }
+}

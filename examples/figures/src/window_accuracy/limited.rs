@@ -73,8 +73,9 @@ impl Limited {
             .is_some_and(|last| self.passed_until(*last) > LIMIT)
     }
 
-    pub(crate) fn admitted(&self) -> usize {
-        self.passed.len()
+    /// Returns the times of the admitted requests since the start.
+    pub(crate) fn admitted(&self) -> &[Duration] {
+        &self.passed
     }
 
     /// Returns the largest number of requests that were admitted in any window.

@@ -1,7 +1,6 @@
 //! Known bounds of the worst window.
 
 use super::algorithm::Algorithm;
-use super::row::Row;
 
 /// Most requests in any window, as a multiple of the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,10 +13,10 @@ impl Published {
     /// The article states that a fixed window admits twice the limit. The other bounds follow from the algorithms. Two
     /// windows admit one request less against an adversary, and stay close to the limit on real traffic. Whole
     /// sub-windows and the log never exceed the limit. A token bucket adds its burst.
-    pub(crate) fn of(row: &Row) -> Option<Self> {
-        let adversarial = row.traffic == "adversarial";
-        let poisson = row.traffic == "poisson";
-        match row.algorithm {
+    pub(crate) fn of(algorithm: Algorithm, traffic: &str) -> Option<Self> {
+        let adversarial = traffic == "adversarial";
+        let poisson = traffic == "poisson";
+        match algorithm {
             Algorithm::FixedWindow if adversarial => Some(Self::About(2.0)),
             Algorithm::TwoWindow if adversarial => Some(Self::About(1.99)),
             Algorithm::TwoWindow if poisson => Some(Self::AtMost(1.15)),

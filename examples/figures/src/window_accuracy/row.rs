@@ -65,17 +65,35 @@ impl Row {
                         tally.request(&mut limited).await?;
                     }
                 }
-                None => {
-                    let mut start = Duration::ZERO;
-                    while start < time {
-                        attack(algorithm, &mut limited, &mut tally, start).await?;
-                        start += CYCLE;
-                    }
-                }
+                None => attacks(algorithm, &mut limited, &mut tally, time).await?,
             }
             Ok(tally.row(algorithm, traffic, time, &limited))
         })?
     }
+}
+
+/// Returns the times of the requests that an adversary gets admitted.
+pub(crate) fn adversary(algorithm: Algorithm, time: Duration) -> Result<Vec<Duration>, BoxError> {
+    virtual_time::block_on(async {
+        let mut limited = Limited::start(algorithm).await?;
+        attacks(algorithm, &mut limited, &mut Tally::default(), time).await?;
+        Ok(limited.admitted().to_vec())
+    })?
+}
+
+/// Attacks in cycles until `time`.
+async fn attacks(
+    algorithm: Algorithm,
+    limited: &mut Limited,
+    tally: &mut Tally,
+    time: Duration,
+) -> Result<(), BoxError> {
+    let mut start = Duration::ZERO;
+    while start < time {
+        attack(algorithm, limited, tally, start).await?;
+        start += CYCLE;
+    }
+    Ok(())
 }
 
 /// Sends requests until one is rejected, just before the count drops, and then each request as early as it can be
@@ -125,7 +143,7 @@ impl Tally {
                 _ => f64::from(self.requests) / allowed,
             },
             worst_window_over_limit: limited.worst_window() as f64 / LIMIT as f64,
-            admitted_ratio: of_all(limited.admitted() as f64),
+            admitted_ratio: of_all(limited.admitted().len() as f64),
             mean_count_error: of_all(self.error),
             mean_abs_error: of_all(self.abs_error),
             wrongly_refused: of_all(self.wrongly_refused.into()),

@@ -23,7 +23,7 @@ pub(crate) fn table(rows: &[Row]) -> Table {
 }
 
 fn line(row: &Row) -> [String; 10] {
-    let published = match Published::of(row) {
+    let published = match Published::of(row.algorithm, row.traffic) {
         None => String::new(),
         Some(Published::About(value)) => format!("{value:.2}"),
         Some(Published::AtMost(value)) => format!("≤ {value:.2}"),

@@ -22,7 +22,7 @@ fn worst_windows_are_the_published_ones() {
     let rows = run(SEED);
     let mut compared = 0;
     for row in &rows {
-        if let Some(published) = Published::of(row) {
+        if let Some(published) = Published::of(row.algorithm, row.traffic) {
             assert!(published.holds(row.worst_window_over_limit), "{row:?}");
             compared += 1;
         }
@@ -134,12 +134,35 @@ fn the_article_s_three_graphs_are_plotted_within_their_axes() {
     let plots = plots::plots(&traces);
     assert_eq!(plots.len(), 3);
     for plot in plots {
-        for series in &plot.panels[0].series {
-            assert!(series.points.len() > 100);
-            for (x, y) in &series.points {
-                assert!(plot.x.holds(*x) && plot.panels[0].y.holds(*y), "({x}, {y})");
+        assert_eq!(plot.panels.len(), 2);
+        for panel in &plot.panels {
+            assert!(panel.series[..2].iter().all(|s| s.points.len() > 100));
+            for (x, y) in panel.series.iter().flat_map(|series| &series.points) {
+                assert!(plot.x.holds(*x) && panel.y.holds(*y), "({x}, {y})");
             }
         }
+    }
+}
+
+#[test]
+fn a_ring_marks_the_known_bound_at_the_highest_count_of_the_adversary() {
+    for (algorithm, bound) in [
+        (Algorithm::FixedWindow, Some(200.0)),
+        (Algorithm::TwoWindow, Some(199.0)),
+        (Algorithm::SubWindowsInterpolated, None),
+    ] {
+        let trace = Trace::run(algorithm, TRACE, SEED).unwrap();
+        let plot = &plots::plots(std::slice::from_ref(&trace))[0];
+        assert!(plot.panels[0].series.len() == 2);
+        let counts = trace.adversarial.passed.iter().map(|(_, count)| *count);
+        let highest = counts.fold(0.0, f64::max);
+        let rings = plot.panels[1].series.get(2);
+        let ring = rings.map(|series| series.points[0].1.round());
+        assert_eq!(ring, bound);
+        assert!(
+            bound.is_none_or(|bound| (highest - bound).abs() < 0.5),
+            "{algorithm:?} {highest}"
+        );
     }
 }
 
