@@ -58,30 +58,6 @@ fn leases_save_round_trips_and_waiting_in_three_regions() {
 }
 
 #[test]
-#[ignore = "takes a minute; scripts/figures --check runs it"]
-fn leases_keep_their_bound_and_save_round_trips_in_fleets_of_100_and_1000() {
-    for fleet in [MEDIUM, LARGE] {
-        for load in LOADS {
-            let exact = Row::run(fleet, Mode::Exact, load, 1).unwrap();
-            assert!(
-                Some(exact.admitted_over_limit) <= exact.bound_over_limit,
-                "{exact:?}"
-            );
-            for (lease, most_trips) in [(200, 1.0), (500, 0.2), (1000, 0.1)] {
-                let leased = Row::run(fleet, Mode::Lease(lease), load, 1).unwrap();
-                assert!(
-                    Some(leased.admitted_over_limit) <= leased.bound_over_limit,
-                    "{leased:?}"
-                );
-                assert!(leased.round_trips_per_decision <= most_trips, "{leased:?}");
-                let lost = exact.admitted_over_limit - leased.admitted_over_limit;
-                assert!(lost < 0.025, "{exact:?} {leased:?}");
-            }
-        }
-    }
-}
-
-#[test]
 fn the_bucket_grows_with_the_fleet() {
     let sizes = [SMALL, MEDIUM, LARGE].map(|fleet| (fleet.rate(), fleet.burst()));
     assert_eq!(sizes, [(1_000, 100), (5_000, 500), (50_000, 5_000)]);
