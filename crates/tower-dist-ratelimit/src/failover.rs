@@ -21,11 +21,7 @@ use tokio::time::Instant;
 
 pub use self::failure_mode::FailureMode;
 pub(crate) use self::{breaker::Access, fallback::Fallback};
-use self::{
-    breaker::{Breaker, Change},
-    pauses::Pauses,
-    recovery::Recovery,
-};
+use self::{breaker::Breaker, pauses::Pauses, recovery::Recovery};
 use crate::{
     BuildError, Event, Policy, backend::BackendError, background::Background, observe::Emitter,
 };
@@ -42,8 +38,9 @@ pub(crate) struct Failover {
     recovery: Recovery,
     /// After an outage, the assumed maximum time between the returns of the first and the last process to the backend.
     return_spread: Duration,
-    /// The name of the failure mode, for log lines.
-    mode: &'static str,
+    /// For log lines.
+    #[cfg(feature = "tracing")]
+    mode: FailureMode,
     /// Decides while the backend fails, if the mode is local.
     pub(crate) fallback: Option<Fallback>,
     /// Corrections that the backend has not answered yet. They run in the background, because a dropped response cannot
@@ -59,12 +56,9 @@ impl Failover {
         policies: &[Policy],
         emitter: Emitter,
     ) -> Result<Self, BuildError> {
-        let (mode, fallback) = match mode {
-            FailureMode::Open => ("Open", None),
-            FailureMode::Closed => ("Closed", None),
-            FailureMode::Local { instances } => {
-                ("Local", Some(Fallback::new(policies, instances)?))
-            }
+        let fallback = match mode {
+            FailureMode::Open | FailureMode::Closed => None,
+            FailureMode::Local { instances } => Some(Fallback::new(policies, instances)?),
         };
         Ok(Self {
             emitter,
@@ -73,6 +67,7 @@ impl Failover {
             answers_later: AtomicBool::new(false),
             recovery: Recovery::default(),
             return_spread: Pauses::new(timeout).return_spread(),
+            #[cfg(feature = "tracing")]
             mode,
             fallback,
             corrections: Background::default(),
@@ -134,35 +129,22 @@ impl Failover {
             self.recovery
                 .returned(self.now(), self.return_spread, retention);
         }
-        let change = self.breaker.answered(permit, self.now(), forget);
-        self.report(change, None);
+        if self.breaker.answered(permit, self.now(), forget) {
+            #[cfg(feature = "tracing")]
+            tracing::info!(
+                name = self.emitter.name(),
+                "rate-limit circuit closed: the backend decides"
+            );
+            self.emitter.emit(|| Event::CircuitClosed);
+        }
     }
 
-    /// Records an error or a timeout of the backend.
+    /// Records an error or a timeout of the backend. Logs that the circuit opens, and not every failure.
     pub(crate) fn failed(&self, permit: Access, error: &BackendError) {
-        let change = self.breaker.failed(permit, self.now());
-        self.report(change, Some(error));
-    }
-
-    /// Logs and emits changes of the circuit, not every failure.
-    fn report(&self, change: Option<Change>, error: Option<&BackendError>) {
-        #[cfg(not(feature = "tracing"))]
-        let _ = self.mode;
-        match (change, error) {
-            (Some(Change::Opened), Some(error)) => {
-                #[cfg(feature = "tracing")]
-                tracing::warn!(name = self.emitter.name(), %error, failure_mode = %self.mode, "rate-limit circuit opened: the failure mode decides");
-                self.emitter.emit(|| Event::CircuitOpened(error));
-            }
-            (Some(Change::Closed), _) => {
-                #[cfg(feature = "tracing")]
-                tracing::info!(
-                    name = self.emitter.name(),
-                    "rate-limit circuit closed: the backend decides"
-                );
-                self.emitter.emit(|| Event::CircuitClosed);
-            }
-            _ => {}
+        if self.breaker.failed(permit, self.now()) {
+            #[cfg(feature = "tracing")]
+            tracing::warn!(name = self.emitter.name(), %error, failure_mode = ?self.mode, "rate-limit circuit opened: the failure mode decides");
+            self.emitter.emit(|| Event::CircuitOpened(error));
         }
     }
 

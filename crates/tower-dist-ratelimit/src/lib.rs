@@ -116,8 +116,9 @@
 //!
 //! For a decision of the backend, a request waits at most the
 //! [`backend_timeout`](RateLimitLayerBuilder::backend_timeout), by default 50 ms. A circuit breaker opens after five
-//! failures in a row, or if at least half of ten or more decisions within about a second fail. While the circuit is
-//! open, one request at a time probes the backend, and requests spend existing [leases](Consistency::Leased).
+//! failures in a row, where requests in flight together count once, or if at least half of ten or more decisions within
+//! about a second fail. While the circuit is open, one request at a time probes the backend, and requests spend existing
+//! [leases](Consistency::Leased).
 //! [`FailureMode`] decides the other requests that meet a failure or an open circuit:
 //!
 //! | [`FailureMode`] | a request | client sees by default |

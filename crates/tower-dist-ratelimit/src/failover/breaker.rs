@@ -1,5 +1,6 @@
 use std::{
     hash::{DefaultHasher, Hasher},
+    mem,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU8, Ordering::Relaxed},
@@ -13,8 +14,8 @@ use super::{circuit::Circuit, pauses::Pauses};
 #[derive(Debug)]
 pub(super) struct Breaker {
     state: Mutex<BreakerState>,
-    /// A summary of the state, so that most requests take no lock: [`QUIET`], [`CLOSED`] or [`OPEN`]. A request that
-    /// reads an old value is decided as if it had come a moment earlier.
+    /// A summary of the state, so that most requests take no lock: [`QUIET`], [`OPEN`], or [`CLOSED`] plus the number of
+    /// consecutive failures. A request that reads an old value is decided as if it had come a moment earlier.
     phase: AtomicU8,
     pauses: Pauses,
     seed: u64,
@@ -30,27 +31,30 @@ struct BreakerState {
 
 /// The circuit is closed, and its record is empty.
 const QUIET: u8 = 0;
-const CLOSED: u8 = 1;
-const OPEN: u8 = 2;
+const OPEN: u8 = 1;
+const CLOSED: u8 = 2;
 
 /// The permission to query the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// The circuit is closed, and its record is empty. An immediate decision of the backend is then not counted.
     Quiet,
-    /// The circuit is closed.
-    Closed,
-    /// The circuit closed recently. The request is charged to this process's share, too.
-    Shared,
+    /// The circuit is closed, after this number of consecutive failures.
+    Closed(u8),
+    /// As `Closed`, but the circuit closed recently. The request is charged to this process's share, too.
+    Shared(u8),
     /// The circuit is open, and the request is the probe with this number.
     Probe(u64),
 }
 
-/// A change of the circuit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    Opened,
-    Closed,
+impl Access {
+    /// Returns the number of consecutive failures when the request was sent.
+    pub(crate) fn row(self) -> u8 {
+        match self {
+            Self::Closed(row) | Self::Shared(row) => row,
+            Self::Quiet | Self::Probe(_) => 0,
+        }
+    }
 }
 
 impl Breaker {
@@ -67,8 +71,8 @@ impl Breaker {
     pub(super) fn permit_if_closed(&self) -> Option<Access> {
         match self.phase.load(Relaxed) {
             QUIET => Some(Access::Quiet),
-            CLOSED => Some(Access::Closed),
-            _ => None,
+            OPEN => None,
+            closed => Some(Access::Closed(closed - CLOSED)),
         }
     }
 
@@ -80,7 +84,7 @@ impl Breaker {
         let now = now();
         self.change(|state| {
             let Some(open_for) = state.circuit.open_for(now) else {
-                return Ok(Access::Closed);
+                return Ok(Access::Closed(state.circuit.row()));
             };
             let probed = state.circuit.probe(now, self.pauses, self.noise(now));
             state.circuit = probed.ok_or(open_for)?;
@@ -89,37 +93,37 @@ impl Breaker {
         })
     }
 
-    /// Records a decision of the backend. With `forget`, a record without failures is cleared.
-    pub(super) fn answered(&self, permit: Access, now: Duration, forget: bool) -> Option<Change> {
+    /// Records a decision of the backend. With `forget`, a record without failures is cleared. Returns whether the
+    /// circuit has closed.
+    pub(super) fn answered(&self, permit: Access, now: Duration, forget: bool) -> bool {
         self.change(|state| {
             if let Access::Probe(_) = permit {
-                let closed = state.circuit.is_open().then_some(Change::Closed);
-                state.circuit = Circuit::default();
-                return closed;
+                return mem::take(&mut state.circuit).is_open();
             }
-            state.circuit = state.circuit.count(false, now, self.pauses, 0);
+            state.circuit = state.circuit.count(None, now, self.pauses, 0);
             if forget && state.circuit.is_clean() {
                 state.circuit = Circuit::default();
             }
-            None
+            false
         })
     }
 
-    /// Records a failure of the backend.
-    pub(super) fn failed(&self, permit: Access, now: Duration) -> Option<Change> {
+    /// Records a failure of the backend. Returns whether the circuit has opened.
+    pub(super) fn failed(&self, permit: Access, now: Duration) -> bool {
         let noise = self.noise(now);
         self.change(|state| {
             if let Access::Probe(number) = permit {
                 if number == state.probe {
                     state.circuit = state.circuit.probe_failed(now, self.pauses, noise);
                 }
-                return None;
+                return false;
             }
             let was_open = state.circuit.is_open();
-            state.circuit = state.circuit.count(true, now, self.pauses, noise);
+            let row = Some(permit.row());
+            state.circuit = state.circuit.count(row, now, self.pauses, noise);
             let opened = state.circuit.is_open() && !was_open;
             state.probe += u64::from(opened);
-            opened.then_some(Change::Opened)
+            opened
         })
     }
 
@@ -149,7 +153,7 @@ impl Breaker {
         let phase = match state.circuit {
             Circuit::Open { .. } => OPEN,
             circuit if circuit == Circuit::default() => QUIET,
-            Circuit::Closed(_) => CLOSED,
+            circuit => CLOSED + circuit.row(),
         };
         self.phase.store(phase, Relaxed);
         result

@@ -30,7 +30,7 @@ pub(super) enum Circuit {
 /// The recent decisions and failures of the backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecentResults {
-    /// Number of consecutive failures.
+    /// Number of consecutive failures. The failures of requests that were in flight together count once.
     row: u8,
     /// The number of the half second that `now` covers.
     half: u128,
@@ -61,14 +61,29 @@ impl Circuit {
         matches!(self, Self::Closed(record) if record.row == 0 && record.failed() == 0)
     }
 
-    /// Returns the circuit after the outcome of a request that was no probe.
-    pub(super) fn count(self, failed: bool, now: Duration, pauses: Pauses, noise: u64) -> Self {
+    /// Returns the number of consecutive failures, for the requests that are sent now.
+    pub(super) fn row(self) -> u8 {
+        match self {
+            Self::Closed(record) => record.row,
+            Self::Open { .. } => 0,
+        }
+    }
+
+    /// Returns the circuit after the outcome of a request that was no probe. A failure has the [`row`](Self::row) of
+    /// the time when its request was sent.
+    pub(super) fn count(
+        self,
+        failed: Option<u8>,
+        now: Duration,
+        pauses: Pauses,
+        noise: u64,
+    ) -> Self {
         let Self::Closed(record) = self else {
             // The request was sent before the circuit opened, so its outcome is no evidence about the time since then.
             return self;
         };
         let record = record.count(failed, now);
-        if failed && record.is_bad() {
+        if failed.is_some() && record.is_bad() {
             let due = now.saturating_add(pauses.after(0, noise));
             return Self::Open { probes: 0, due };
         }
@@ -117,7 +132,7 @@ impl Circuit {
 }
 
 impl RecentResults {
-    fn count(mut self, failed: bool, now: Duration) -> Self {
+    fn count(mut self, failed: Option<u8>, now: Duration) -> Self {
         let half = now.as_nanos() / HALF.as_nanos();
         // Another thread may have counted an outcome with a later time already. This outcome then counts in the later
         // half second.
@@ -128,12 +143,9 @@ impl RecentResults {
             self.half = half;
         }
         self.now.all += 1;
-        self.now.failed += u64::from(failed);
-        self.row = if failed {
-            self.row.saturating_add(1)
-        } else {
-            0
-        };
+        self.now.failed += u64::from(failed.is_some());
+        // One event, such as the loss of a connection, fails all requests in flight. They are one failure in the row.
+        self.row = failed.map_or(0, |row| self.row + u8::from(row >= self.row));
         self
     }
 

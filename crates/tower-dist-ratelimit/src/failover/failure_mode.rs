@@ -8,8 +8,9 @@ use crate::BuildError;
 /// - A request that meets a failure waits at most the timeout. It is not retried, because a late backend may have
 ///   charged it already. Only a [`Throttle`](crate::Throttle) queries the backend again for a request that a local
 ///   decision rejects, when the request's turn comes.
-/// - The circuit opens after five consecutive failures. It also opens if there were at least ten decisions in about the
-///   last second and at least half of them failed.
+/// - The circuit opens after five consecutive failures. Failures of requests that were in flight together count as one,
+///   because one lost connection fails them all. The circuit also opens if there were at least ten decisions in about
+///   the last second and at least half of them failed.
 /// - While the circuit is open, one request at a time probes the backend. The first probe follows after 50 to 100 ms.
 ///   While probes fail, the pauses double up to 2 s. With a timeout above 50 ms, the first pause is one to two
 ///   timeouts. With a timeout above 1 s, every pause is that long.

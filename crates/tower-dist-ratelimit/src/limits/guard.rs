@@ -183,7 +183,7 @@ impl Failover {
             return Outcome::Pass { charged: true };
         }
         // The backend has not admitted the request, so a charge to this process's share is refunded.
-        if let (Access::Shared, Some(fallback)) = (permit, &self.fallback) {
+        if let (Access::Shared(_), Some(fallback)) = (permit, &self.fallback) {
             for asked in &check.charges {
                 fallback.release(asked.rule, asked.charge(check.keys()));
             }
@@ -215,7 +215,7 @@ impl Failover {
             return Some(permit);
         }
         match decide_with(fallback, check) {
-            Ok(true) => Some(Access::Shared),
+            Ok(true) => Some(Access::Shared(permit.row())),
             Ok(false) => None,
             Err(_) => Some(permit),
         }

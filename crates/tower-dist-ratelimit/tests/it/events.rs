@@ -195,7 +195,7 @@ async fn each_change_of_the_circuit_logs_one_line() {
     assert_eq!(
         lines,
         [
-            "rate-limit circuit opened: the failure mode decides error=the rate limit's backend did not decide: out of order failure_mode=Local",
+            "rate-limit circuit opened: the failure mode decides error=the rate limit's backend did not decide: out of order failure_mode=Local { instances: 1 }",
             "rate-limit circuit closed: the backend decides",
         ]
     );

@@ -9,8 +9,8 @@ fn open(seed: u64) -> Breaker {
     let breaker = Breaker::new(ms(50), seed);
     for nth in 1..=5 {
         let permit = breaker.permit(|| ms(0)).expect("closed");
-        let change = breaker.failed(permit, ms(0));
-        assert_eq!(change, (nth == 5).then_some(Change::Opened));
+        let opened = breaker.failed(permit, ms(0));
+        assert_eq!(opened, nth == 5);
     }
     breaker
 }
@@ -27,20 +27,32 @@ fn due(breaker: &Breaker) -> Duration {
 fn the_circuit_opens_once_and_closes_once() {
     let breaker = open(1);
     // Outcomes of requests that were sent before the circuit opened.
-    assert_eq!(breaker.failed(Access::Closed, ms(3)), None);
-    assert_eq!(breaker.answered(Access::Quiet, ms(3), false), None);
+    assert!(!breaker.failed(Access::Closed(0), ms(3)));
+    assert!(!breaker.answered(Access::Quiet, ms(3), false));
     let at = due(&breaker);
     assert_eq!(breaker.permit(|| at - ms(1)), Err(ms(1)));
     let probe = breaker.permit(|| at).unwrap();
     assert!(matches!(probe, Access::Probe(_)));
     assert!(breaker.permit(|| at).is_err(), "one probe at a time");
-    assert_eq!(breaker.answered(probe, at, false), Some(Change::Closed));
+    assert!(breaker.answered(probe, at, false));
     assert_eq!(
         breaker.permit(|| at),
         Ok(Access::Quiet),
         "the record is cleared"
     );
-    assert_eq!(breaker.answered(probe, at, false), None);
+    assert!(!breaker.answered(probe, at, false));
+}
+
+#[test]
+fn a_permit_knows_how_many_failures_came_before_it() {
+    let breaker = Breaker::new(ms(50), 1);
+    let permit = || breaker.permit(|| ms(0)).unwrap();
+    let (first, second) = (permit(), permit());
+    assert!(!breaker.failed(first, ms(1)));
+    assert!(!breaker.failed(second, ms(1)));
+    assert_eq!(permit(), Access::Closed(1), "both were in flight together");
+    assert!(!breaker.failed(permit(), ms(2)));
+    assert_eq!(permit(), Access::Closed(2));
 }
 
 #[test]
@@ -70,9 +82,9 @@ fn immediate_decisions_are_counted_only_after_a_failure() {
     let breaker = Breaker::new(ms(50), 1);
     breaker.failed(Access::Quiet, ms(0));
     assert!(!is_quiet(&breaker));
-    breaker.answered(Access::Closed, ms(1), true);
+    breaker.answered(Access::Closed(0), ms(1), true);
     assert!(!is_quiet(&breaker), "one of two has failed");
-    breaker.answered(Access::Closed, ms(1_000), true);
+    breaker.answered(Access::Closed(0), ms(1_000), true);
     assert!(is_quiet(&breaker));
 }
 

@@ -14,11 +14,18 @@ fn pauses() -> Pauses {
     Pauses::new(TIMEOUT)
 }
 
-/// The circuit after these decisions (true: failed), with the least noise.
+/// The circuit after these decisions (true: failed), one after the other, with the least noise.
 fn after(decisions: impl IntoIterator<Item = (u64, bool)>) -> Circuit {
     let quiet = Circuit::default();
     decisions.into_iter().fold(quiet, |circuit, (at, failed)| {
-        circuit.count(failed, ms(at), pauses(), 0)
+        circuit.count(failed.then(|| circuit.row()), ms(at), pauses(), 0)
+    })
+}
+
+/// The circuit after a failure of each of these requests, which were sent at this circuit.
+fn after_failures_together(circuit: Circuit, requests: usize, at: u64) -> Circuit {
+    (0..requests).fold(circuit, |now, _| {
+        now.count(Some(circuit.row()), ms(at), pauses(), 0)
     })
 }
 
@@ -39,6 +46,24 @@ fn five_consecutive_failures_open_the_circuit_however_far_apart() {
     let mut sorted = broken;
     sorted.sort_unstable();
     assert!(!after(sorted.into_iter().take(9)).is_open());
+}
+
+#[test]
+fn failures_of_requests_in_flight_together_count_as_one_in_the_row() {
+    // Of 1,000 decisions in the last second, fewer than half fail.
+    let busy = after((0..1_000).map(|_| (0, false)));
+    let lost = |before, at| after_failures_together(before, 100, at);
+    let four = (1..=4).fold(busy, lost);
+    assert!(!four.is_open());
+    assert!(lost(four, 5).is_open(), "the fifth in the row");
+    // A decision between the failures ends the row, also for the requests that were sent before it.
+    let decided = four.count(None, ms(5), pauses(), 0);
+    let late = decided.count(Some(four.row()), ms(6), pauses(), 0);
+    assert_eq!((decided.row(), late.row()), (0, 1));
+    // Without other decisions, ten failures open the circuit, whenever their requests were sent.
+    let quiet = Circuit::default();
+    assert!(!after_failures_together(quiet, 9, 0).is_open());
+    assert!(after_failures_together(quiet, 10, 0).is_open());
 }
 
 #[test]
@@ -133,7 +158,7 @@ fn after_a_probe_decided_without_the_backend_the_next_request_is_a_probe() {
 
 #[test]
 fn outcomes_of_requests_sent_before_the_circuit_opened_change_nothing() {
-    for failed in [true, false] {
+    for failed in [Some(0), None] {
         let counted = OPENED_AT_NINE.count(failed, ms(40), pauses(), 7);
         assert_eq!(counted, OPENED_AT_NINE);
     }
@@ -153,7 +178,7 @@ fn the_largest_times_do_not_overflow() {
     assert_eq!(probed, Some(open));
     assert_eq!(open.probe_failed(Duration::MAX, pauses(), 1), open);
     let failed = (0..5).fold(Circuit::default(), |circuit, _| {
-        circuit.count(true, Duration::MAX, pauses(), 0)
+        circuit.count(Some(circuit.row()), Duration::MAX, pauses(), 0)
     });
     assert_eq!(
         failed,
@@ -200,7 +225,7 @@ proptest! {
             // Most decisions come close together.
             at += pause / 8;
             model.count(failed, at);
-            circuit = circuit.count(failed, ms(at), pauses(), at);
+            circuit = circuit.count(failed.then(|| circuit.row()), ms(at), pauses(), at);
             prop_assert_eq!(circuit.is_open(), model.open);
         }
     }
