@@ -64,8 +64,10 @@ impl CounterPolicy {
             _ => return Ok(None),
         };
         Limit::new(algorithm, quota)?;
-        let bound = format!("at most {MOST} with fixed windows on Memcached");
-        BuildError::ensure(quota.limit() <= MOST, "limit", quota.limit(), bound)?;
+        if quota.limit() > MOST {
+            let bound = format!("at most {MOST} with fixed windows on Memcached");
+            return Err(BuildError::new("limit", quota.limit(), bound));
+        }
         let layout = format!("{letter}1.{}", window.as_nanos());
         Ok(Some(Self {
             keys: Keys::new(prefix, &layout, policy.name()),

@@ -21,6 +21,22 @@ pub struct BuildError {
     bound: String,
 }
 
+/// Returns from the function with a [`BuildError`] about a field with this value, unless the condition holds. The bound
+/// is a format string. Values of all types are printed with `Debug`, and only for an error.
+macro_rules! ensure {
+    ($is_valid:expr, $field:tt is $value:expr, $($bound:tt)+) => {
+        if !$is_valid {
+            return Err($crate::BuildError::new(
+                $field,
+                format_args!("{:?}", $value),
+                format_args!($($bound)+),
+            ));
+        }
+    };
+}
+
+pub(crate) use ensure;
+
 impl BuildError {
     /// An error about a `field` with this `value`. `bound` completes the sentence "but must be ..".
     ///
@@ -28,31 +44,6 @@ impl BuildError {
     #[must_use]
     pub fn new(field: &'static str, value: impl fmt::Display, bound: impl fmt::Display) -> Self {
         Self::of(field, &value, &bound)
-    }
-
-    /// Fails with an error about a `field` with this `value`, unless the value `is_valid`.
-    ///
-    /// # Errors
-    ///
-    /// The error of [`new`](Self::new), if the value is invalid.
-    ///
-    /// ```
-    /// use tower_dist_ratelimit::BuildError;
-    ///
-    /// let checked = BuildError::ensure(7 <= 5, "limit", 7, "at most 5");
-    /// assert_eq!(checked.unwrap_err().to_string(), "limit is 7, but must be at most 5");
-    /// ```
-    pub fn ensure(
-        is_valid: bool,
-        field: &'static str,
-        value: impl fmt::Display,
-        bound: impl fmt::Display,
-    ) -> Result<(), Self> {
-        if is_valid {
-            Ok(())
-        } else {
-            Err(Self::new(field, value, bound))
-        }
     }
 
     // Not generic, so that it is compiled only once.

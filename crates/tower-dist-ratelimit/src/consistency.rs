@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::BuildError;
+use crate::{BuildError, build_error::ensure};
 
 /// How the instances of a fleet agree on a limit.
 ///
@@ -119,8 +119,8 @@ impl Consistency {
         let (Self::Leased(time) | Self::Eventual(time)) = self else {
             return Ok(());
         };
-        let (value, bound) = (format!("{time:?}"), format!("{SHORTEST:?} to {LONGEST:?}"));
         let is_valid = (SHORTEST..=LONGEST).contains(&time);
-        BuildError::ensure(is_valid, "consistency", value, bound)
+        ensure!(is_valid, "consistency" is time, "{SHORTEST:?} to {LONGEST:?}");
+        Ok(())
     }
 }

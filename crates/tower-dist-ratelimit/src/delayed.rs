@@ -5,14 +5,15 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Sleep, sleep};
+use tokio::time::sleep;
 use tower_service::Service;
 
 /// A request that waits for its time in a [leaky queue](crate::Policy::leaky_queue), or for the readiness of a clone of
 /// the inner service. During the delay it reserves no capacity of the inner service.
 pub(crate) struct Delayed<S, Req> {
-    /// Boxed, because most requests need no timer.
-    delay: Option<Pin<Box<Sleep>>>,
+    /// Boxed, because most requests need no timer. A trait object, because the destructor of a `Sleep` would be compiled
+    /// into each codegen unit.
+    delay: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
     inner: S,
     /// `None` after the call.
     request: Option<Req>,
@@ -21,7 +22,7 @@ pub(crate) struct Delayed<S, Req> {
 impl<S: Service<Req>, Req> Delayed<S, Req> {
     pub(crate) fn new(delay: Duration, inner: S, request: Req) -> Self {
         Self {
-            delay: (!delay.is_zero()).then(|| Box::pin(sleep(delay))),
+            delay: (!delay.is_zero()).then(|| Box::pin(sleep(delay)) as _),
             inner,
             request: Some(request),
         }

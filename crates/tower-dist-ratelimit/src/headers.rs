@@ -10,7 +10,7 @@ use crate::{BuildError, Decision, Quota};
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-pub(crate) const X_RATELIMIT: [HeaderName; 3] = [
+pub(crate) static X_RATELIMIT: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-limit"),
     HeaderName::from_static("x-ratelimit-remaining"),
     HeaderName::from_static("x-ratelimit-reset"),
@@ -60,10 +60,11 @@ pub enum ResponseHeaders {
 impl ResponseHeaders {
     pub(crate) fn check(self) -> Result<(), BuildError> {
         match self {
-            Self::NearLimit(share) if !(share > 0.0 && share <= 1.0) => {
-                let value = format!("NearLimit({share})");
-                Err(BuildError::new("headers", value, "above 0 and at most 1"))
-            }
+            Self::NearLimit(share) if !(share > 0.0 && share <= 1.0) => Err(BuildError::new(
+                "headers",
+                format_args!("NearLimit({share})"),
+                "above 0 and at most 1",
+            )),
             _ => Ok(()),
         }
     }

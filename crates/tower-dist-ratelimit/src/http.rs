@@ -5,7 +5,7 @@ mod stamp;
 use std::sync::Arc;
 
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response,
+    Extensions, HeaderMap, HeaderName, HeaderValue, Request, Response,
     header::{Entry, RETRY_AFTER},
 };
 
@@ -24,7 +24,10 @@ pub(crate) type Exempt = Box<dyn Fn(RequestParts<'_>) -> bool + Send + Sync>;
 
 /// Refunds a request if a user's function returns `true`. The second argument is the response, or `None` if the inner
 /// service failed.
-pub(crate) type RefundWhen = Box<dyn Fn(&RateLimitHandle, Option<ResponseHead<'_>>) + Send + Sync>;
+pub(crate) type RefundWhen = Arc<dyn Fn(&RateLimitHandle, Option<ResponseHead<'_>>) + Send + Sync>;
+
+/// Makes the handle of a request that passes. `true` if the request was charged.
+type MakeHandle = fn(&HttpLimits, &Decided<'_>, bool, &mut Extensions) -> Option<Refund>;
 
 /// The settings and the state of one HTTP layer, shared by all its services.
 pub(crate) struct HttpLimits {
@@ -40,6 +43,8 @@ pub(crate) struct HttpSettings {
     pub(crate) fields: ResponseHeaders,
     pub(crate) x_ratelimit: bool,
     pub(crate) handle: bool,
+    /// Set by the setters of handles and refunds. A binary without a call of these setters contains no handle.
+    pub(crate) make_handle: Option<MakeHandle>,
     pub(crate) exempt: Vec<Exempt>,
     pub(crate) refund_when: Option<RefundWhen>,
 }
@@ -78,27 +83,40 @@ impl HttpLimits {
         charged: bool,
         request: &mut Request<B>,
     ) -> FollowUp {
-        let answers = &self.answers;
         let decided = Decided::new(&self.limits.rules, check);
-        let refunds = charged && answers.refund_when.is_some();
-        let refund = (answers.handle || refunds).then(|| {
-            // With the setting `handle`, every request gets a handle, even an exempt or uncharged request.
-            let handle = RateLimitHandle::new(&self.limits, &decided, charged);
-            if answers.handle {
-                let extensions = request.extensions_mut();
-                let outer = extensions.remove();
-                extensions.insert(handle.clone().within(outer));
-            }
-            let http = Arc::clone(self);
-            answers
-                .refund_when
-                .is_some()
-                .then(|| Box::new(Refund { http, handle }))
-        });
+        let make_handle = self.answers.make_handle;
         FollowUp {
+            refund: make_handle
+                .and_then(|make| make(self, &decided, charged, request.extensions_mut())),
             stamp: if charged { self.stamp(decided) } else { None },
-            refund: refund.flatten(),
         }
+    }
+
+    /// Inserts the handle if the setting `handle` is set, even for an exempt or uncharged request. Returns the pending
+    /// refund, if the layer has refunds.
+    pub(crate) fn make_handle(
+        &self,
+        decided: &Decided<'_>,
+        charged: bool,
+        extensions: &mut Extensions,
+    ) -> Option<Refund> {
+        let HttpSettings {
+            handle: inserts,
+            refund_when,
+            ..
+        } = &self.answers;
+        if !inserts && !charged {
+            return None;
+        }
+        let handle = RateLimitHandle::new(&self.limits, decided, charged);
+        if *inserts {
+            let outer = extensions.remove();
+            extensions.insert(handle.clone().within(outer));
+        }
+        let refund_when = Arc::clone(refund_when.as_ref()?);
+        Some(Box::new(move |response: Option<ResponseHead<'_>>| {
+            refund_when(&handle, response)
+        }))
     }
 
     fn is_near(&self, decided: Decided<'_>, share: f64) -> bool {

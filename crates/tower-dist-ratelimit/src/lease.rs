@@ -56,6 +56,18 @@ pub(crate) struct Leasing {
     refills: Background,
 }
 
+/// The part of [`Leasing`] that is not a [`Backend`]. A trait object, so that a binary without a consistency does not
+/// contain the code that drops leases.
+pub(crate) trait Leases: Send + Sync {
+    /// Decides the request from a lease, if one has enough tokens. Returns whether it did.
+    fn spend(&self, charge: &Charge<'_>, out: &mut Decision) -> bool;
+
+    /// Empties all leases, and returns their unused tokens to the backend. For each key it holds back the tokens that
+    /// the bucket gains in a lease time plus the backend timeout. Tokens of windows, and of keys that are too long to
+    /// store, are not returned. Fails if the backend fails to take back the tokens of a key.
+    fn give_back(&self) -> BoxFuture<'_, Result<(), BackendError>>;
+}
+
 /// State shared with refills, which can outlive their requests.
 struct SharedLeases {
     table: LeaseTable,
@@ -152,16 +164,6 @@ impl Leasing {
         })
     }
 
-    /// Decides the request from a lease, if one has enough tokens. Returns whether it did.
-    pub(crate) fn spend(&self, charge: &Charge<'_>, out: &mut Decision) -> bool {
-        let Some(claim) = self.claim(charge) else {
-            return false;
-        };
-        let SharedLeases { table, lease, .. } = &*self.shared;
-        let entry = table.ways(claim.tag).entry(claim.tag);
-        entry.is_some_and(|entry| entry.pay(claim, *lease, out).is_some())
-    }
-
     /// Handles a request that finds too few leased tokens: sends the request to the backend, with or without a refill,
     /// or rejects it. If `claim.ahead`, can start a refill that no request waits for. Outside of a runtime there are no
     /// refills.
@@ -245,37 +247,47 @@ impl Leasing {
             }
         })
     }
+}
 
-    /// Empties all leases, and returns their unused tokens to the backend. For each key it holds back the tokens that
-    /// the bucket gains in a lease time plus the backend timeout. Tokens of windows, and of keys that are too long to
-    /// store, are not returned. Fails if the backend fails to take back the tokens of a key.
-    pub(crate) async fn give_back(&self) -> Result<(), BackendError> {
+impl Leases for Leasing {
+    fn spend(&self, charge: &Charge<'_>, out: &mut Decision) -> bool {
+        let Some(claim) = self.claim(charge) else {
+            return false;
+        };
         let SharedLeases { table, lease, .. } = &*self.shared;
-        let lasting = Duration::from_nanos(*lease).saturating_add(self.timeout);
-        let (mut result, mut in_flight) = (Ok(()), JoinSet::new());
-        let now = self.shared.now();
-        let leases = table.sets.iter().flat_map(|ways| ways.drain(now));
-        for (owner, tokens) in leases {
-            let terms = Terms::of(&self.terms, &owner.charge(0));
-            let gained = terms.and_then(|terms| terms.gained(lasting));
-            let spare = gained.map_or(0, |gained| tokens.saturating_sub(gained));
-            if spare == 0 {
-                continue;
-            }
-            let delta = i64::try_from(spare).map_or(i64::MIN, |spare| -spare);
-            match self.inner.settle(&[owner.charge(spare)], delta) {
-                Answer::Done(_) => {}
-                Answer::Failed(error) => result = Err(error),
-                Answer::Later(answer) => {
-                    in_flight.spawn(Timeout::new(self.timeout, answer));
+        let entry = table.ways(claim.tag).entry(claim.tag);
+        entry.is_some_and(|entry| entry.pay(claim, *lease, out).is_some())
+    }
+
+    fn give_back(&self) -> BoxFuture<'_, Result<(), BackendError>> {
+        Box::pin(async move {
+            let SharedLeases { table, lease, .. } = &*self.shared;
+            let lasting = Duration::from_nanos(*lease).saturating_add(self.timeout);
+            let (mut result, mut in_flight) = (Ok(()), JoinSet::new());
+            let now = self.shared.now();
+            let leases = table.sets.iter().flat_map(|ways| ways.drain(now));
+            for (owner, tokens) in leases {
+                let terms = Terms::of(&self.terms, &owner.charge(0));
+                let gained = terms.and_then(|terms| terms.gained(lasting));
+                let spare = gained.map_or(0, |gained| tokens.saturating_sub(gained));
+                if spare == 0 {
+                    continue;
+                }
+                let delta = i64::try_from(spare).map_or(i64::MIN, |spare| -spare);
+                match self.inner.settle(&[owner.charge(spare)], delta) {
+                    Answer::Done(_) => {}
+                    Answer::Failed(error) => result = Err(error),
+                    Answer::Later(answer) => {
+                        in_flight.spawn(Timeout::new(self.timeout, answer));
+                    }
                 }
             }
-        }
-        while let Some(answer) = in_flight.join_next().await {
-            let ended = |_| Err(BackendError::new("lease return lost: its task ended early"));
-            result = result.and(answer.unwrap_or_else(ended).map(|_| ()));
-        }
-        result
+            while let Some(answer) = in_flight.join_next().await {
+                let ended = |_| Err(BackendError::new("lease return lost: its task ended early"));
+                result = result.and(answer.unwrap_or_else(ended).map(|_| ()));
+            }
+            result
+        })
     }
 }
 

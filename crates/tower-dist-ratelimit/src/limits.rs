@@ -20,9 +20,10 @@ pub(crate) use self::{
 use crate::{
     BuildError, Consistency, FailureMode, Policy, Reason,
     backend::{Backend, BackendError, DEFAULT_TIMEOUT, Memory, PolicyId, SinglePolicy},
+    build_error::ensure,
     eventual::Eventual,
     failover::Failover,
-    lease::Leasing,
+    lease::{Leases, Leasing},
     observe::Emitter,
     register::{check, register, register_checked},
 };
@@ -34,7 +35,7 @@ pub(crate) struct Limits {
     /// or eventual decisions. The fast path never fails.
     single: Option<SinglePolicy>,
     /// The leases on top of the backend, if the consistency is leased.
-    leasing: Option<Arc<Leasing>>,
+    leasing: Option<Arc<dyn Leases>>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) timeout: Duration,
     pub(crate) failure_mode: FailureMode,
@@ -69,7 +70,7 @@ type Wrap = fn(
     &[Policy],
     &[PolicyId],
     Duration,
-) -> Result<(Arc<dyn Backend>, Option<Arc<Leasing>>), BuildError>;
+) -> Result<(Arc<dyn Backend>, Option<Arc<dyn Leases>>), BuildError>;
 
 type NewGuard =
     fn(FailureMode, Duration, &[Policy], Emitter) -> Result<Box<dyn BackendGuard>, BuildError>;
@@ -144,7 +145,10 @@ impl Settings {
                 Consistency::Exact => (backend, None),
                 Consistency::Leased(time) => {
                     let leases = Arc::new(Leasing::new(backend, policies, ids, time, timeout));
-                    (Arc::clone(&leases) as Arc<dyn Backend>, Some(leases))
+                    (
+                        Arc::clone(&leases) as Arc<dyn Backend>,
+                        Some(leases as Arc<dyn Leases>),
+                    )
                 }
                 Consistency::Eventual(period) => {
                     let post_paid = Eventual::new(backend, policies, ids, period, timeout)?;
@@ -158,9 +162,7 @@ impl Settings {
     pub(crate) fn build(self, policies: Vec<Policy>) -> Result<Limits, BuildError> {
         let (mut backend, timeout, consistency) = (self.backend, self.timeout, self.consistency);
         let is_valid = !timeout.is_zero() && timeout <= MAX_TIMEOUT;
-        let value = format!("{timeout:?}");
-        let bound = format!("above 0 and at most {MAX_TIMEOUT:?}");
-        BuildError::ensure(is_valid, "backend_timeout", value, bound)?;
+        ensure!(is_valid, "backend_timeout" is timeout, "above 0 and at most {MAX_TIMEOUT:?}");
         self.failure_mode.check()?;
         consistency.check()?;
         check(&*backend, &policies)?;

@@ -11,6 +11,7 @@ pub use request_policy::RequestPolicy;
 use crate::{
     BuildError, Quota,
     backend::{BackendError, BoxFuture, NewStore, Store, any_store, bucket_store},
+    build_error::ensure,
     key::{IntoKey, KeyExtractor, KeySink, RequestParts},
 };
 
@@ -608,8 +609,7 @@ impl Policy {
         } = &self.backend;
         let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
         let is_valid = matches!(name.len(), 1..=MAX_NAME) && name.bytes().all(printable);
-        let bound = format!("1 to {MAX_NAME} printable ASCII characters");
-        BuildError::ensure(is_valid, "name", format_args!("{name:?}"), bound)?;
+        ensure!(is_valid, "name" is name, "1 to {MAX_NAME} printable ASCII characters");
         quota.check()?;
         algorithm.check(*quota)?;
         // If the algorithm has no burst, this number equals the limit.
@@ -618,9 +618,8 @@ impl Policy {
             true => "burst",
             false => "limit",
         };
-        BuildError::ensure(self.cost > 0, "cost", 0, "at least 1")?;
-        let bound = format!("at most the {largest}, {most}");
-        BuildError::ensure(self.cost <= most, "cost", self.cost, bound)?;
+        ensure!(self.cost > 0, "cost" is 0, "at least 1");
+        ensure!(self.cost <= most, "cost" is self.cost, "at most the {largest}, {most}");
         self.key.as_ref().map_or(Ok(()), |key| key.check())
     }
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::BuildError;
+use crate::{BuildError, build_error::ensure};
 
 /// Maximum window, and maximum time for which the arithmetic is exact: 100 years of 365.25 days.
 pub const HORIZON: Duration = Duration::from_secs(3_155_760_000);
@@ -150,15 +150,12 @@ impl Quota {
 
     /// Checks the bounds that all backends share.
     pub(crate) fn check(&self) -> Result<(), BuildError> {
-        BuildError::ensure(self.limit > 0, "limit", 0, "at least 1")?;
-        BuildError::ensure(!self.window.is_zero(), "window", "0ns", "at least 1ns")?;
-        BuildError::ensure(
-            self.window <= HORIZON,
-            "window",
-            format_args!("{:?}", self.window),
-            "at most 100 years",
-        )?;
-        BuildError::ensure(self.burst > 0, "burst", 0, "at least 1")
+        let window = self.window;
+        ensure!(self.limit > 0, "limit" is 0, "at least 1");
+        ensure!(!window.is_zero(), "window" is window, "at least 1ns");
+        ensure!(window <= HORIZON, "window" is window, "at most 100 years");
+        ensure!(self.burst > 0, "burst" is 0, "at least 1");
+        Ok(())
     }
 
     /// Checks that the limit is at most `most`, for a backend that cannot count higher.
@@ -167,7 +164,7 @@ impl Quota {
     ///
     /// A larger limit.
     pub fn check_limit(&self, most: u64) -> Result<(), BuildError> {
-        let bound = format!("at most {most}");
-        BuildError::ensure(self.limit <= most, "limit", self.limit, bound)
+        ensure!(self.limit <= most, "limit" is self.limit, "at most {most}");
+        Ok(())
     }
 }

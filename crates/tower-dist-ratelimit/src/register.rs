@@ -3,6 +3,7 @@
 use crate::{
     BuildError, Policy,
     backend::{Backend, PolicyId},
+    build_error::ensure,
 };
 
 /// Checks a set of policies and registers it.
@@ -17,16 +18,17 @@ pub(crate) fn register(
 /// Checks a set of policies, except for the bounds of the backend's own arithmetic.
 pub(crate) fn check(backend: &dyn Backend, policies: &[Policy]) -> Result<(), BuildError> {
     let most = backend.max_policies();
-    let (number, bound) = (policies.len(), format!("at most {most} with this backend"));
-    BuildError::ensure(number > 0, "number of policies", 0, "at least 1")?;
-    BuildError::ensure(number <= most, "number of policies", number, bound)?;
+    let number = policies.len();
+    ensure!(number > 0, "number of policies" is 0, "at least 1");
+    ensure!(number <= most, "number of policies" is number, "at most {most} with this backend");
     for (number, policy) in policies.iter().enumerate() {
         policy.check()?;
         let name = policy.name();
-        let is_new = policies[..number].iter().all(|other| other.name() != name);
-        let value = format!("{name:?}");
-        BuildError::ensure(is_new, "name", value, "another for each policy")
-            .map_err(|error| error.in_policy(name))?;
+        if policies[..number].iter().any(|other| other.name() == name) {
+            let error =
+                BuildError::new("name", format_args!("{name:?}"), "another for each policy");
+            return Err(error.in_policy(name));
+        }
     }
     Ok(())
 }
@@ -39,7 +41,9 @@ pub(crate) fn register_checked(
     let ids = backend.register(policies)?;
     // A policy without an id would admit every request.
     let (named, number) = (ids.len(), policies.len());
-    let value = format!("one that names {named} of {number} policies");
-    BuildError::ensure(named == number, "backend", value, "one that names each")?;
+    if named != number {
+        let value = format!("one that names {named} of {number} policies");
+        return Err(BuildError::new("backend", value, "one that names each"));
+    }
     Ok(ids)
 }

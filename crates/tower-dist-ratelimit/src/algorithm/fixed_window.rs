@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{Now, OneNumber, Take, clamp, saturating_nanos};
-use crate::{BuildError, Decision, Quota, quota::HORIZON};
+use crate::{BuildError, Decision, Quota, build_error::ensure, quota::HORIZON};
 
 /// A counter that restarts at zero with every window. The first window begins at the epoch. Staggered windows begin
 /// earlier, by a part of a window that depends on the key. So the windows of different keys usually begin at different
@@ -41,8 +41,8 @@ impl FixedWindow {
         let windows = saturating_nanos(HORIZON) / window + 2;
         let count_bits = windows.leading_zeros();
         let most = (1 << count_bits) - 1;
-        let bound = format!("at most {most} in a fixed window of {:?}", quota.window());
-        BuildError::ensure(quota.limit() <= most, "limit", quota.limit(), bound)?;
+        let (limit, time) = (quota.limit(), quota.window());
+        ensure!(limit <= most, "limit" is limit, "at most {most} in a fixed window of {time:?}");
         Ok(Self {
             limit: quota.limit(),
             window,

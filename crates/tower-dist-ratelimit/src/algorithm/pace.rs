@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{clamp, ratio::Ratio, saturating_nanos};
-use crate::{BuildError, Quota, quota::HORIZON};
+use crate::{BuildError, Quota, build_error::ensure, quota::HORIZON};
 
 /// Maximum number of units in a burst or a debt. The clock is at most 2⁶³, so no sum reaches 2⁶⁴.
 pub(super) const MAX_AHEAD: u64 = 1 << 61;
@@ -38,10 +38,9 @@ impl Pace {
         quota.check()?;
         let window = saturating_nanos(quota.window());
         let most = largest_limit(window);
-        let bound = format!("at most {most} in a window of {:?}", quota.window());
-        BuildError::ensure(quota.limit() <= most, "limit", quota.limit(), bound)?;
-        let (burst, bound) = (quota.burst_size(), format!("at most {MAX_AHEAD}"));
-        BuildError::ensure(burst <= MAX_AHEAD, "burst", burst, bound)?;
+        let (limit, burst, time) = (quota.limit(), quota.burst_size(), quota.window());
+        ensure!(limit <= most, "limit" is limit, "at most {most} in a window of {time:?}");
+        ensure!(burst <= MAX_AHEAD, "burst" is burst, "at most {MAX_AHEAD}");
         Ok(Self::of(quota.limit(), window, burst))
     }
 

@@ -84,7 +84,7 @@ const LOCKS: usize = 256;
 pub struct Memory {
     capacity: usize,
     context: MemoryContext,
-    registry: Registry<Box<[PolicyStore]>>,
+    registry: Registry<Arc<[PolicyStore]>>,
     /// Locks for the keys of policies that are decided together. See [`Memory::lock`].
     locks: Box<[Mutex<()>; LOCKS]>,
 }
@@ -145,7 +145,7 @@ impl Memory {
     /// ```
     #[must_use]
     pub fn len(&self) -> usize {
-        let tables = self.registry.states().flatten();
+        let tables = self.registry.states().flat_map(|tables| tables.iter());
         tables.map(|table| table.store.len()).sum()
     }
 

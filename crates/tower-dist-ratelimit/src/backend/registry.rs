@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::backend::{BackendError, Charge, PolicyId};
-use crate::{BuildError, Policy, policy::BackendPolicy};
+use crate::{BuildError, Policy, build_error::ensure, policy::BackendPolicy};
 
 /// Number of low bits of a policy's id. They hold the policy's index in its set, and the other bits hold the set's
 /// number.
@@ -74,8 +74,7 @@ impl<S> Registry<S> {
         prepare: impl FnOnce() -> Result<S, BuildError>,
     ) -> Result<Vec<PolicyId>, BuildError> {
         let number = policies.len();
-        let bound = format!("at most {PLACES} with this backend");
-        BuildError::ensure(number <= PLACES, "number of policies", number, bound)?;
+        ensure!(number <= PLACES, "number of policies" is number, "at most {PLACES} with this backend");
         let set: Box<[_]> = policies.iter().map(|one| one.backend.clone()).collect();
         let mut len = self.len.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = |&number: &usize| self.set(number).is_some_and(|one| one.set == set);

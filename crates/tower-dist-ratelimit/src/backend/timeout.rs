@@ -1,15 +1,12 @@
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     pin::Pin,
     sync::{Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
 
-use tokio::{
-    task::coop::unconstrained,
-    time::{Instant, Sleep, sleep_until},
-};
+use tokio::time::{Instant, timeout_at};
 
 use super::{BackendError, BoxFuture};
 
@@ -20,26 +17,23 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 ///
 /// The mutex is never locked. It makes a future that is only `Send` also `Sync`, so the layer's future is `Sync`
 /// whenever the inner service's future is.
-pub(crate) struct Timeout<T> {
-    answer: Mutex<BoxFuture<'static, Result<T, BackendError>>>,
-    end: Instant,
-    timeout: Duration,
-    /// Created when the answer is first pending.
-    timer: Option<Pin<Box<Sleep>>>,
-}
+pub(crate) struct Timeout<T>(Mutex<BoxFuture<'static, Result<T, BackendError>>>);
 
-impl<T> Timeout<T> {
+impl<T: Send + 'static> Timeout<T> {
     /// Awaits `answer`. The timeout starts now.
     pub(crate) fn new(
         timeout: Duration,
-        answer: BoxFuture<'static, Result<T, BackendError>>,
+        mut answer: BoxFuture<'static, Result<T, BackendError>>,
     ) -> Self {
-        Self {
-            answer: Mutex::new(answer),
-            end: Instant::now() + timeout,
-            timeout,
-            timer: None,
-        }
+        let end = Instant::now() + timeout;
+        Self(Mutex::new(Box::pin(async move {
+            // Without this poll, an answer that is ready would also need a runtime.
+            if let Poll::Ready(answer) = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
+                return answer;
+            }
+            let answer = timeout_at(end, answer).await;
+            answer.unwrap_or_else(|_| Err(BackendError::timeout(timeout)))
+        })))
     }
 }
 
@@ -47,20 +41,8 @@ impl<T> Future for Timeout<T> {
     type Output = Result<T, BackendError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self {
-            answer,
-            end,
-            timeout,
-            timer,
-        } = &mut *self;
-        let answer = answer.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
-            return Poll::Ready(answer);
-        }
-        let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(*end)));
-        // `unconstrained`, so that the timeout fires even if the answer's poll used up tokio's cooperative budget.
-        let late = Pin::new(&mut unconstrained(timer.as_mut())).poll(cx);
-        late.map(|()| Err(BackendError::timeout(*timeout)))
+        let answer = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        answer.as_mut().poll(cx)
     }
 }
 

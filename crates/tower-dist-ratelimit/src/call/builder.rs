@@ -2,8 +2,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{CallLimitLayer, CallLimits};
 use crate::{
-    BuildError, Consistency, FailureMode, RequestPolicy, limits::Settings, setters::shared_setters,
-    throttle::WaitQueues,
+    BuildError, Consistency, FailureMode, RequestPolicy, build_error::ensure, limits::Settings,
+    setters::shared_setters, throttle::WaitQueues,
 };
 
 /// Settings of a [`CallLimitLayer`]. With [`waiting`](Self::waiting), the builder builds a
@@ -141,11 +141,9 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
     pub fn build(mut self) -> Result<CallLimitLayer<Req, Waits>, BuildError> {
         let max_wait = self.mode.max_wait;
         let is_valid = !max_wait.is_zero() && max_wait <= MAX_WAIT;
-        let value = format!("{max_wait:?}");
-        let bound = format!("above 0 and at most {MAX_WAIT:?}");
-        BuildError::ensure(is_valid, "max_wait", value, bound)?;
+        ensure!(is_valid, "max_wait" is max_wait, "above 0 and at most {MAX_WAIT:?}");
         let max_waiters = self.mode.queues.max_waiters;
-        BuildError::ensure(max_waiters > 0, "max_waiters", 0, "at least 1")?;
+        ensure!(max_waiters > 0, "max_waiters" is 0, "at least 1");
         // Limits the `max_wait` of each leaky queue to the layer's `max_wait`. Otherwise a queue could charge a request
         // that waits too long, and the charge would need a refund.
         let policies = self.policies.into_iter();

@@ -25,7 +25,6 @@ impl FieldText {
         }
     }
 
-    #[inline]
     pub(super) fn member(&mut self, quoted: &str) {
         if !self.text().is_empty() {
             self.push(b", ");
@@ -33,7 +32,6 @@ impl FieldText {
         self.push(quoted.as_bytes());
     }
 
-    #[inline]
     pub(super) fn parameter(&mut self, name: &[u8; 3], value: u64) {
         self.push(name);
         self.number(value.min(MAX_INTEGER));

@@ -1,35 +1,29 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
 };
 
 use http::Response;
 
-use super::{HttpLimits, ResponseHead, Stamp};
-use crate::RateLimitHandle;
+use super::{ResponseHead, Stamp};
 
 /// The remaining work on the response, after a request has passed. The type is small, because every future contains it.
 #[derive(Default)]
 pub(crate) struct FollowUp {
     pub(super) stamp: Option<Stamp>,
-    pub(super) refund: Option<Box<Refund>>,
+    pub(super) refund: Option<Refund>,
 }
 
-pub(super) struct Refund {
-    pub(super) http: Arc<HttpLimits>,
-    pub(super) handle: RateLimitHandle,
-}
+/// Decides on the refund of one request. `None` means that the inner service failed.
+pub(super) type Refund = Box<dyn FnOnce(Option<ResponseHead<'_>>) + Send + Sync>;
 
 impl FollowUp {
     /// Refunds the request if `refund_when` returns `true` for its response. `None` means that the inner service
     /// failed.
     pub(crate) fn answered(&mut self, response: Option<ResponseHead<'_>>) {
-        if let Some(Refund { http, handle }) = self.refund.take().map(|refund| *refund)
-            && let Some(refund_when) = &http.answers.refund_when
-        {
-            refund_when(&handle, response);
+        if let Some(refund) = self.refund.take() {
+            refund(response);
         }
     }
 

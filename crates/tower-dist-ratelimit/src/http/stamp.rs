@@ -46,13 +46,14 @@ impl Stamp {
         }
         put(fields, headers::RATELIMIT, self.state);
         // `X-RateLimit` headers are not lists. If the inner service has set one of them, this layer adds none.
-        let has = |name| fields.contains_key(name);
         if let Some(own) = self.x_ratelimit
-            && !headers::X_RATELIMIT.into_iter().any(has)
+            && !headers::X_RATELIMIT
+                .iter()
+                .any(|name| fields.contains_key(name))
         {
-            for (name, number) in headers::X_RATELIMIT.into_iter().zip(*own) {
+            for (name, number) in headers::X_RATELIMIT.iter().zip(*own) {
                 if let Some(number) = number {
-                    put(fields, name, headers::integer(number));
+                    put(fields, name.clone(), headers::integer(number));
                 }
             }
         }

@@ -37,9 +37,9 @@ impl KeyExtractor for Header {
     }
 
     fn check(&self) -> Result<(), BuildError> {
-        let (name, bound) = (self.0.as_ref().err(), "the name of a header");
-        let value = format!("{:?}", name.map_or("", String::as_str));
-        BuildError::ensure(name.is_none(), "header", value, bound)
+        self.0.as_ref().map(|_| ()).map_err(|text| {
+            BuildError::new("header", format_args!("{text:?}"), "the name of a header")
+        })
     }
 }
 

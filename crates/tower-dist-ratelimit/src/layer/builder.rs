@@ -113,6 +113,7 @@ impl<R> RateLimitLayerBuilder<R> {
     /// Usually two allocations per policy, and the allocations of the request's extensions.
     pub fn handle(mut self) -> Self {
         self.answers.handle = true;
+        self.answers.make_handle = Some(HttpLimits::make_handle);
         self
     }
 
@@ -140,7 +141,8 @@ impl<R> RateLimitLayerBuilder<R> {
     where
         F: Fn(Option<ResponseHead<'_>>) -> bool + Send + Sync + 'static,
     {
-        self.answers.refund_when = Some(Box::new(move |handle, response| {
+        self.answers.make_handle = Some(HttpLimits::make_handle);
+        self.answers.refund_when = Some(Arc::new(move |handle, response| {
             if refund(response) {
                 handle.settle(0);
             }

@@ -3,6 +3,7 @@ use std::{fmt, time::Duration};
 use crate::{
     BuildError, Quota,
     algorithm::{MAX_LOG, MAX_SUB_WINDOWS},
+    build_error::ensure,
     quota::HORIZON,
 };
 
@@ -108,28 +109,27 @@ impl Algorithm {
             Self::TokenBucket | Self::LeakyBucket => return Ok(()),
             Self::LeakyQueue { max_wait } => {
                 let is_valid = !max_wait.is_zero() && max_wait <= HORIZON;
-                let (value, bound) = (format!("{max_wait:?}"), "above 0 and at most 100 years");
-                BuildError::ensure(is_valid, "max_wait", value, bound)?;
+                ensure!(is_valid, "max_wait" is max_wait, "above 0 and at most 100 years");
             }
             Self::SlidingWindowBuckets { count } | Self::SlidingWindowStrict { count } => {
                 let field = match self {
                     Self::SlidingWindowBuckets { .. } => "sliding_window_buckets",
                     _ => "sliding_window_strict",
                 };
-                let bound = format!("2 to {MAX_SUB_WINDOWS}");
-                BuildError::ensure((2..=MAX_SUB_WINDOWS).contains(&count), field, count, bound)?;
-                let bound = format!("at least {count}ns, one for each sub-window");
+                let is_valid = (2..=MAX_SUB_WINDOWS).contains(&count);
+                ensure!(is_valid, field is count, "2 to {MAX_SUB_WINDOWS}");
                 let is_valid = window >= Duration::from_nanos(count.into());
-                BuildError::ensure(is_valid, "window", format_args!("{window:?}"), bound)?;
+                ensure!(is_valid, "window" is window, "at least {count}ns, one for each sub-window");
             }
             Self::SlidingWindowLog => {
-                let bound = format!("at most {MAX_LOG} with a sliding log");
-                BuildError::ensure(limit <= MAX_LOG, "limit", limit, bound)?;
+                let is_valid = limit <= MAX_LOG;
+                ensure!(is_valid, "limit" is limit, "at most {MAX_LOG} with a sliding log");
             }
             _ => {}
         }
         // An ignored burst would surprise the user.
-        let bound = format!("the limit, {limit}: only token and leaky buckets have a burst");
-        BuildError::ensure(burst == limit, "burst", burst, bound)
+        let reason = "only token and leaky buckets have a burst";
+        ensure!(burst == limit, "burst" is burst, "the limit, {limit}: {reason}");
+        Ok(())
     }
 }

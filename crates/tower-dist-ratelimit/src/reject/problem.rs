@@ -33,12 +33,12 @@ pub(super) fn write<'a>(
         document += r#","detail":"#;
         document += &quote(detail);
     }
-    let violated: Vec<&str> = violated.collect();
-    if !violated.is_empty() {
-        document += r#","violated-policies":["#;
-        document += &violated.join(",");
-        document.push(']');
+    let mut before = r#","violated-policies":["#;
+    for name in violated {
+        document += before;
+        document += name;
+        before = ",";
     }
-    document.push('}');
+    document += if before == "," { "]}" } else { "}" };
     document
 }

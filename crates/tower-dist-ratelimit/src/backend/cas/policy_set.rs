@@ -4,6 +4,7 @@ use crate::{
     Algorithm, BuildError, Policy,
     arithmetic::{Limit, State},
     backend::toolkit::{Keys, SKEW, Tag, tag_bits},
+    build_error::ensure,
 };
 
 /// Maximum sum of the limits of all sliding window logs of a set, which have equal shares of it. Each entry of a log
@@ -26,8 +27,7 @@ impl PolicySet {
     pub(super) fn new(prefix: &str, policies: &[Policy]) -> Result<Self, BuildError> {
         let is_prefix =
             (1..=64).contains(&prefix.len()) && prefix.bytes().all(|b| b.is_ascii_graphic());
-        let bound = "1 to 64 printable ASCII characters without spaces";
-        BuildError::ensure(is_prefix, "prefix", format_args!("{prefix:?}"), bound)?;
+        ensure!(is_prefix, "prefix" is prefix, "1 to 64 printable ASCII characters without spaces");
         let is_log = |policy: &&Policy| policy.algorithm() == Algorithm::SlidingWindowLog;
         let logs = policies.iter().filter(is_log).count() as u64;
         let longest = MAX_TOKENS / logs.max(1);

@@ -84,9 +84,10 @@ impl TrustedProxies {
     }
 
     pub(super) fn check(&self) -> Result<(), BuildError> {
-        let bound = "a network such as 10.0.0.0/8, or an address";
-        let value = format!("{:?}", self.wrong.as_deref().unwrap_or_default());
-        BuildError::ensure(self.wrong.is_none(), "cidr", value, bound)
+        self.wrong.as_ref().map_or(Ok(()), |text| {
+            let bound = "a network such as 10.0.0.0/8, or an address";
+            Err(BuildError::new("cidr", format_args!("{text:?}"), bound))
+        })
     }
 }
 
