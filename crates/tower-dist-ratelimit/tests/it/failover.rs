@@ -217,6 +217,27 @@ async fn failures_of_earlier_requests_do_not_count_after_the_circuit_opened() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn requests_that_are_lost_together_do_not_open_the_circuit() {
+    let (store, mut service) = service(Mood::After(ms(1)), plenty(), FailureMode::Closed);
+    for _ in 0..100 {
+        send(&mut service, get()).await;
+    }
+    for _ in 0..4 {
+        store.is(Mood::Silent);
+        let mut lost = Vec::new();
+        for _ in 0..10 {
+            lost.push(tokio::spawn(service.ready().await.unwrap().call(get())));
+        }
+        for one in lost {
+            let Ok(response) = one.await.unwrap();
+            assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        }
+    }
+    store.is(Mood::After(ms(1)));
+    assert_eq!(timed(&mut service).await, (StatusCode::OK, ms(1)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn immediate_answers_of_a_remote_backend_do_not_change_the_circuit() {
     let (store, mut service) = service(Mood::After(ms(1)), plenty(), FailureMode::Closed);
     send(&mut service, get()).await;
