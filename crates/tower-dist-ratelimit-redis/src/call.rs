@@ -76,8 +76,9 @@ impl ScriptCall {
 
 /// The arguments of a request for one policy: the key's tag, and the *ask*, which is the text of the request.
 ///
-/// Examples: `5` is a cost, `5 20` a cost and the maximum grant, `s-3 0` a correction by -3, and `x2 3` a
-/// [run](super::run) of three requests of cost 2. A dynamic quota can follow. `-` is a policy that does not apply.
+/// Examples: `5` is a cost, `5 20` a cost and the maximum grant, `s-3 0` a correction by -3 whose second number has no
+/// meaning, and `x2 3` a [run](super::run) of three requests of cost 2. A dynamic quota can follow. `-` is a policy that
+/// does not apply.
 #[derive(Clone, Debug)]
 pub(super) struct KeyArgs {
     /// The index of the policy in the script.

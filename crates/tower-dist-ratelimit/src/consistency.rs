@@ -11,8 +11,9 @@ use crate::{BuildError, build_error::ensure};
 /// # Errors
 ///
 /// Building the limiter fails if the lease time of [`Leased`](Self::Leased) or the interval of
-/// [`Eventual`](Self::Eventual) is outside 10 ms to 60 s. It also fails if leases are combined with several policies,
-/// or if a [`Memory`](crate::backend::Memory) cannot count a policy of `Eventual`.
+/// [`Eventual`](Self::Eventual) is outside 10 ms to 60 s. It also fails if leases are combined with several policies.
+/// With `Eventual` it also fails if a [`Memory`](crate::backend::Memory), which holds this process's counts, does not
+/// support a policy.
 ///
 /// ```
 /// use std::time::Duration;

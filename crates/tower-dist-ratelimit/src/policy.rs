@@ -172,9 +172,9 @@ impl Policy {
         self.counted(Algorithm::SlidingWindow)
     }
 
-    /// Divides a window into `count` buckets, from 2 to 100, with one counter each. One more counter holds the bucket
-    /// before the window, which counts in proportion to its overlap with a window that ends now. With four buckets, a
-    /// minute takes five counters of 15 seconds each.
+    /// Divides a window into `count` buckets, from 2 to 100, with one counter each. One more counter holds the
+    /// oldest bucket, which is only partly inside a window that ends now, and counts in proportion to that part. With
+    /// four buckets, a minute takes five counters of 15 seconds each.
     ///
     /// On real traffic it is closer to the limit than [`sliding_window`](Self::sliding_window). An attacker can still
     /// send nearly twice the limit in one window.

@@ -21,7 +21,7 @@ type BackoffRule<C> = Arc<dyn Fn(u32, OutcomeView<'_, C>) -> Option<Duration> + 
 pub struct ProtocolSettings<C> {
     /// Maximum number of bytes to record of a streaming body.
     pub replay_limit: Option<usize>,
-    /// The rule that classifies outcomes, after the standard rules.
+    /// The rule that can replace the verdict of the standard rules. It receives that verdict.
     pub classify: Option<ClassifyRule<C>>,
     /// The rule that chooses the delay before a retry. The rule receives the retry's number, counted from 1.
     pub backoff: Option<BackoffRule<C>>,

@@ -182,8 +182,8 @@ impl<C: CompareAndSwap> CasBackend<C> {
         self.transactions.lost()
     }
 
-    /// Waits at most `limit` until all corrections (refunds and extra charges) and all requests with several values
-    /// have ended.
+    /// Waits at most `limit` until all corrections (refunds and extra charges) and all requests that change several
+    /// values have ended.
     ///
     /// A refund continues after its request has ended, but not after the runtime has shut down. Call this at shutdown,
     /// after the last request.
@@ -195,7 +195,7 @@ impl<C: CompareAndSwap> CasBackend<C> {
     /// # Cancel safety
     ///
     /// Dropping the future ends only the wait; the corrections continue. During the wait, new corrections fail, and so
-    /// do requests with several keys.
+    /// do requests that change several values.
     pub async fn finish_corrections(&self, limit: Duration) -> Result<(), BackendError> {
         self.transactions.finish(limit).await
     }

@@ -42,7 +42,7 @@ pub struct Waits {
     pub(crate) queues: Arc<WaitQueues>,
 }
 
-/// The longest `max_wait`. It also keeps sums of instants in range.
+/// The longest `max_wait`. So an instant plus a wait stays in range.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 impl<Req> CallLimitLayerBuilder<Req> {

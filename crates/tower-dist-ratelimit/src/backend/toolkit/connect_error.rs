@@ -22,7 +22,7 @@ pub struct ConnectError {
 }
 
 impl ConnectError {
-    /// An error about the server or the setting `to`, which has this `problem`.
+    /// An error with the message `to: problem`. `to` names the server or the setting.
     #[must_use]
     pub fn new(to: impl fmt::Display, problem: impl fmt::Display) -> Self {
         Self {
