@@ -1,6 +1,5 @@
 use std::{ptr, sync::Arc};
 
-use futures_util::TryFutureExt;
 use smallvec::SmallVec;
 use tower_dist_ratelimit::backend::{
     BackendError, Charge,
@@ -101,7 +100,7 @@ impl Redis {
         if !self.route.is_cluster() || charges.len() == 1 {
             let call = self.call(charges, ChargeKind::Acquire)?;
             let limits = call.limits(charges.iter().map(|charge| charge.quota));
-            return Ok(Box::pin(self.route.decide(call, limits)?.err_into()));
+            return Ok(Box::pin(self.route.decide(call, limits)?));
         }
         let parts = self.parts(charges, ChargeKind::Acquire)?;
         let [part] = &parts[..] else {

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use futures_util::future::Either;
+use futures_util::{FutureExt, future::Either};
 use smallvec::SmallVec;
 use tower_dist_ratelimit::backend::{
     JointDecision,
@@ -100,13 +100,14 @@ impl Route {
     }
 
     /// Sends a call. `limits` are the limits of its policies. The returned future resolves to the decisions.
-    pub(super) fn decide(
+    pub(super) fn decide<E: From<Failure>>(
         &self,
         call: ScriptCall,
         limits: SmallVec<[u64; 2]>,
-    ) -> Result<impl Future<Output = Result<JointDecision, Failure>> + Send + use<>, Failure> {
+    ) -> Result<impl Future<Output = Result<JointDecision, E>> + Send + use<E>, Failure> {
         let answers = self.send(call)?;
-        Ok(async move { Ok(verdict(&answers.await?, &limits)) })
+        // Not an async block, because that would copy the decisions several times.
+        Ok(answers.map(move |answers| Ok(verdict(&answers?, &limits))))
     }
 
     pub(super) fn is_cluster(&self) -> bool {

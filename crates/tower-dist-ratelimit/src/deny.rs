@@ -2,11 +2,14 @@ mod denial;
 
 use std::{
     collections::hash_map::RandomState,
+    future::poll_fn,
     hash::{BuildHasher, Hash, Hasher},
+    mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
+    task::{Poll, ready},
 };
 
 use smallvec::SmallVec;
@@ -207,18 +210,21 @@ impl Backend for DenyCache {
         if self.denials.recall(&lookup, charges, out) {
             return Answer::Done(false);
         }
-        let answer = match self.inner.acquire(charges, out) {
+        let mut answer = match self.inner.acquire(charges, out) {
             Answer::Later(answer) => answer,
             // Only answers that cost a round trip are worth remembering.
             immediate => return immediate,
         };
-        let costs = charges.iter().map(|charge| charge.cost).collect();
+        let mut costs = charges.iter().map(|charge| charge.cost).collect();
         let denials = Arc::clone(&self.denials);
-        Answer::Later(Box::pin(async move {
-            let verdict = answer.await?;
-            denials.remember(lookup, costs, &verdict);
-            Ok(verdict)
-        }))
+        // Not an async block, because that would copy the verdict several times.
+        Answer::Later(Box::pin(poll_fn(move |cx| {
+            let verdict = ready!(answer.as_mut().poll(cx));
+            if let Ok(verdict) = &verdict {
+                denials.remember(lookup, mem::take(&mut costs), verdict);
+            }
+            Poll::Ready(verdict)
+        })))
     }
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {

@@ -145,10 +145,7 @@ impl Settings {
                 Consistency::Exact => (backend, None),
                 Consistency::Leased(time) => {
                     let leases = Arc::new(Leasing::new(backend, policies, ids, time, timeout));
-                    (
-                        Arc::clone(&leases) as Arc<dyn Backend>,
-                        Some(leases as Arc<dyn Leases>),
-                    )
+                    (Arc::clone(&leases) as _, Some(leases as _))
                 }
                 Consistency::Eventual(period) => {
                     let post_paid = Eventual::new(backend, policies, ids, period, timeout)?;

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    task::coop::unconstrained,
+    time::{Instant, Sleep, sleep_until},
+};
 
 use super::{BackendError, BoxFuture};
 
@@ -26,14 +29,18 @@ impl<T: Send + 'static> Timeout<T> {
         mut answer: BoxFuture<'static, Result<T, BackendError>>,
     ) -> Self {
         let end = Instant::now() + timeout;
-        Self(Mutex::new(Box::pin(async move {
-            // Without this poll, an answer that is ready would also need a runtime.
-            if let Poll::Ready(answer) = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
-                return answer;
+        // Created when the answer is first pending.
+        let mut timer: Option<Pin<Box<Sleep>>> = None;
+        // Not an async block, because that would copy the answer several times.
+        Self(Mutex::new(Box::pin(poll_fn(move |cx| {
+            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+                return Poll::Ready(answer);
             }
-            let answer = timeout_at(end, answer).await;
-            answer.unwrap_or_else(|_| Err(BackendError::timeout(timeout)))
-        })))
+            let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(end)));
+            // `unconstrained`, so that the timeout fires even if the answer's poll used up tokio's cooperative budget.
+            let late = Pin::new(&mut unconstrained(timer.as_mut())).poll(cx);
+            late.map(|()| Err(BackendError::timeout(timeout)))
+        }))))
     }
 }
 
