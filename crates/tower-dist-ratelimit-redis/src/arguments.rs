@@ -27,11 +27,11 @@ impl<'a> Arguments<'a> {
         let keys = |row: &'a Row| asks(row).map(|ask| (ask.place, &ask.tag));
         let same_keys = |row: &'a Row| first.is_some_and(|first| keys(first).eq(keys(row)));
         let one_row = rows.len() > 1 && rows.iter().all(same_keys);
-        let text = first.and_then(|first| first.call.asks.first());
-        let text = text.map(|ask| &ask.text);
+        let ask = first.and_then(|first| first.call.asks.first());
         let same_ask = |row: &'a Row| {
             let as_often = first.is_some_and(|first| first.times == row.times);
-            as_often && row.call.is_whole() && asks(row).all(|ask| Some(&ask.text) == text)
+            let asks_the_same = |other| ask.is_some_and(|ask| ask.asks_the_same(other));
+            as_often && row.call.is_whole() && asks(row).all(asks_the_same)
         };
         let one_ask = !one_row && rows.iter().all(same_ask);
         Self {
@@ -75,14 +75,14 @@ impl<'a> Arguments<'a> {
                     each(b"-");
                     continue;
                 };
-                if *times == 1 {
-                    each(&ask.text);
-                } else {
-                    let mut text: SmallVec<[u8; 24]> = SmallVec::new();
-                    // Writing into memory does not fail.
-                    let _ = write!(text, "x{} {times}", ask.cost);
-                    each(&text);
-                }
+                let mut text: SmallVec<[u8; 24]> = SmallVec::new();
+                // Writing into memory does not fail.
+                let _ = match *times {
+                    1 if ask.text.is_empty() => write!(text, "{}", ask.cost),
+                    1 => text.write_all(&ask.text),
+                    _ => write!(text, "x{} {times}", ask.cost),
+                };
+                each(&text);
                 if self.one_ask {
                     return;
                 }

@@ -74,7 +74,8 @@ impl ScriptCall {
     }
 }
 
-/// The arguments of a request for one policy: the key's tag, and the *ask*, which is the text of the request.
+/// The arguments of a request for one policy: the key's tag, and the *ask*, which is the text of the request. Most asks
+/// are a cost alone, which becomes a text when the call is sent: once for all requests of a [run](super::run).
 ///
 /// Examples: `5` is a cost, `5 20` a cost and the maximum grant, `s-3 0` a correction by -3 whose second number has no
 /// meaning, and `x2 3` a [run](super::run) of three requests of cost 2. A dynamic quota can follow. `-` is a policy that
@@ -86,6 +87,7 @@ pub(super) struct KeyArgs {
     pub(super) tag: Tag,
     /// The cost in tokens. An allowed request gets this number of tokens unless the answer states another.
     pub(super) cost: i64,
+    /// Empty if the ask is the cost alone.
     pub(super) text: SmallVec<[u8; 16]>,
 }
 
@@ -109,9 +111,7 @@ impl KeyArgs {
         let mut text = SmallVec::new();
         // Writing into memory does not fail.
         let _ = match action {
-            ChargeKind::Acquire if charge.up_to <= cost && charge.quota.is_none() => {
-                write!(text, "{cost}")
-            }
+            ChargeKind::Acquire if charge.up_to <= cost && charge.quota.is_none() => Ok(()),
             ChargeKind::Acquire => write!(text, "{cost} {}", charge.up_to.min(MOST_USED)),
             ChargeKind::Settle(delta) => {
                 let most = i64::try_from(MOST_USED).unwrap_or(i64::MAX);
@@ -137,5 +137,10 @@ impl KeyArgs {
             cost: i64::try_from(cost).unwrap_or(i64::MAX),
             text,
         }
+    }
+
+    /// Returns whether both requests have the same ask.
+    pub(super) fn asks_the_same(&self, other: &Self) -> bool {
+        self.text == other.text && (self.cost == other.cost || !self.text.is_empty())
     }
 }

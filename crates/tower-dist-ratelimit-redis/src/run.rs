@@ -17,9 +17,9 @@ pub(super) fn can_follow(before: &ScriptCall, call: &ScriptCall) -> bool {
     };
     call.script.runs.is_some()
         && before.tag == ask.tag
-        && before.text == ask.text
+        && before.asks_the_same(ask)
         && ask.cost > 0
-        && ask.text.iter().all(u8::is_ascii_digit)
+        && ask.text.is_empty()
 }
 
 /// The answer to a run.
