@@ -56,8 +56,8 @@ use crate::BuildError;
 /// # Cost
 ///
 /// One `AtomicU64`, no lock. An operation is a relaxed load or a compare-and-swap, and reads the clock only if
-/// `per_second` is not 0. A deposit into a full bucket is usually only a load. Clones share the tokens; a budget
-/// changed by a setter has its own tokens.
+/// `per_second` is not 0. A deposit into a full bucket is usually only a load. A withdrawal that takes a token also
+/// clones an `Arc`. Clones share the tokens; a budget changed by a setter has its own tokens.
 ///
 /// ```
 /// use tower_attempt::Budget;
@@ -144,6 +144,10 @@ impl Budget {
     ///
     /// Set it for services with few calls. This setter, [`burst`](Self::burst) and [`initial`](Self::initial) have no
     /// effect on [`unlimited`](Self::unlimited) and [`grpc_throttle`](Self::grpc_throttle).
+    ///
+    /// # Default
+    ///
+    /// 0; 10 in [`Budget::default`].
     #[must_use]
     pub fn per_second(self, per_second: u32) -> Self {
         self.change(|settings| settings.per_second = per_second)
@@ -152,6 +156,10 @@ impl Budget {
     /// Maximum number of tokens, at least 1.
     ///
     /// A full budget pays for this number of extra attempts in a burst.
+    ///
+    /// # Default
+    ///
+    /// 100.
     #[must_use]
     pub fn burst(self, burst: u32) -> Self {
         self.change(|settings| settings.burst = burst)
@@ -175,7 +183,7 @@ impl Budget {
     ///
     /// - `ratio` is not a number from 0 to 10, `per_second` is above 10,000, `burst` is 0, or `initial` is above the
     ///   burst.
-    /// - In a throttle, `max_tokens` is not from 1 to 1,000, or `token_ratio` is not a number of at least 0.001.
+    /// - In a throttle, `max_tokens` is not from 1 to 1,000, or `token_ratio` is not a finite number of at least 0.001.
     pub fn validate(&self) -> Result<(), BuildError> {
         let limited = self.0.as_ref();
         limited.map_or(Ok(()), |limited| limited.settings.validate())

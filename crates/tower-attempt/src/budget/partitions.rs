@@ -51,11 +51,11 @@ const PER_SHARD: usize = 8;
 ///
 /// # Cost
 ///
-/// For a key with a partition: a SipHash of the key, a load of an `arc_swap`, a search of up to about eight hashes, and
-/// the clone of an `Arc`. No lock is taken, unless another thread is changing this part of the table.
+/// For a key with a partition: a SipHash of the key, a load of an `arc_swap`, a search of on average at most eight
+/// hashes, and the clone of an `Arc`. No lock is taken, unless another thread is changing this part of the table.
 ///
-/// For any other key: a short lock. It searches about eight partitions if the table is full, and allocates if it adds a
-/// partition.
+/// For any other key: also a short lock, and up to a few allocations. If the table is full, the new key also searches
+/// on average at most eight partitions.
 ///
 /// A partition in use takes about 170 bytes. Clones share the partitions; a setter returns a table of its own.
 ///
@@ -116,7 +116,7 @@ impl Budgets {
     /// Maximum number of partitions, from 1 to 1,048,576. The budget that the remaining keys share is not counted.
     ///
     /// Set the capacity above the number of destinations. If more destinations are in use, calls evict each other's
-    /// partitions or share one budget. Each eviction costs a lock and an allocation.
+    /// partitions or share one budget. Each eviction costs a lock and a few allocations.
     ///
     /// # Default
     ///
@@ -148,7 +148,8 @@ impl Budgets {
 
     /// Returns the budget of `key`: its partition, or the budget that keys without a partition share.
     ///
-    /// Call this for each call, and do not keep the budget longer: its partition cannot be evicted while it exists.
+    /// Call this for each request, and drop the returned budget when the call ends. A partition cannot be evicted while
+    /// a clone of its budget exists.
     #[must_use]
     pub fn get(&self, key: &(impl Hash + ?Sized)) -> Budget {
         if self.0.template.0.is_none() {
