@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 use std::{error, fmt};
 
-/// The error of a builder: a setting that is out of its range or contradicts another setting.
+/// The error of a builder or a handle: a setting that is out of its range or contradicts another setting.
 ///
 /// The text names the setting, its value, and the condition that the value must meet.
 ///
@@ -20,7 +20,8 @@ pub struct BuildError {
 }
 
 impl BuildError {
-    /// Returns the error with the text "`field` is `value`, but must be `bound`".
+    /// Returns the error with the text "`field` is `value`, but must be `bound`". The text contains the `Debug` form of
+    /// `value`.
     #[must_use]
     pub fn new(
         field: &'static str,

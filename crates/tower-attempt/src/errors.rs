@@ -11,7 +11,8 @@ use crate::{Attempt, Hint, Rejected, Verdict};
 /// Maximum length of a chain of sources or wrappers, because a chain may contain a cycle.
 const MAX_SOURCES: usize = 32;
 
-/// The registered types with their views. Threads that register a type concurrently may add it twice.
+/// The registered types, each with the function that finds the wrapped error. Threads that register a type concurrently
+/// may add it twice.
 static WRAPPERS: RwLock<Vec<(TypeId, InnerError)>> = RwLock::new(Vec::new());
 
 /// Returns the error inside an error of the registered type.
@@ -19,8 +20,8 @@ type InnerError = fn(&dyn Any) -> Option<&dyn Any>;
 
 /// An error type that wraps errors of other types without a box.
 ///
-/// The layers recognise known errors directly, in a `Box<dyn Error + Send>` or `Box<dyn Error + Send + Sync>`, and
-/// among the sources of these errors. They look into an unboxed error of an unknown type only if that type is
+/// The layers recognise known errors directly, and in a `Box<dyn Error + Send>` or `Box<dyn Error + Send + Sync>`. They
+/// also search the sources of such errors. They look into an unboxed error of an unknown type only if that type is
 /// [registered](Self::register).
 ///
 /// ```
@@ -130,7 +131,8 @@ impl Rejected {
         chain(error).find_map(Self::of_one)
     }
 
-    /// Replaces a rule's retry verdict if the outcome is a rejection. Otherwise returns the rule's verdict.
+    /// Replaces a rule's retry verdict if the outcome is a rejection. Returns any other verdict unchanged, and also a
+    /// verdict that forbids a retry.
     ///
     /// If the rejection or the rule names a wait, the retry waits for the longer of the two. If neither names a wait,
     /// the rejection is fatal. For a hedge it is transient instead, so that the other attempts continue.

@@ -10,14 +10,14 @@ use crate::{
 /// The protocol of services whose requests are `Clone`. A rule of type `C` classifies the outcomes, and `K` names the
 /// class of a request for a hedge layer.
 ///
-/// If the error of an attempt contains a [`Rejected`], the request was not sent. If the rule would retry this error,
-/// the retry waits at least as long as the rejection and the rule's verdict name. If neither names a wait, the error is
-/// fatal, or transient for a hedge.
+/// If the error of an attempt contains a [rejection](Rejected::find), the request was not sent. If the rule would retry
+/// this error, the retry waits for the longer of the waits that the rejection and the rule's verdict name. If neither
+/// names a wait, the error is fatal, or transient for a hedge.
 ///
 /// # Default
 ///
 /// [`EveryError`]: every request may be resent. An `Err` is transient, unless it is a rejection. An `Ok` of the
-/// service is a success.
+/// service is a success. A timeout of an attempt is a timeout.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Generic<C = EveryError, K = OneClass> {
     rule: C,

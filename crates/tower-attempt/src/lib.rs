@@ -13,7 +13,7 @@
 //! | [`Classify`], [`Verdict`] | the meaning of an outcome; [`EveryError`] calls every `Err` transient, and your own rule classifies the outcomes of any service |
 //! | [`ReplayableRequest`] | copies of an HTTP request; its body is shared if it is in memory, and recorded if it streams |
 //! | [`Attempt`] | the number and kind of an attempt, in the extensions of an `http::Request` that is an extra attempt |
-//! | [`Rejected`], [`WrapsError`] | the error of a layer below that rejected a request |
+//! | [`Rejected`], [`WrapsError`] | the error of a layer below that rejected a request, and the trait of error types that wrap it without a box |
 //! | [`Observer`] | receives events from a layer |
 //! | [`RetryOverride`], [`HedgeOverride`] | settings of one request that replace a layer's |
 //! | [`Deadline`], [`TimeoutAnswer`] | the time at which the caller stops waiting, and the outcome of a timeout |

@@ -117,8 +117,9 @@ pub trait Requests<Req>: Protocol {
 
 /// The part of a [`Protocol`] that handles outcomes.
 pub trait Outcomes<Req, Res, E>: Requests<Req> {
-    /// Classifies an outcome. A verdict that [is a retry](Verdict::is_retry) also means that a resend is safe, unless
-    /// its hint is [`Never`](crate::Hint::Never).
+    /// Classifies an outcome. If [`may_retry`](Requests::may_retry) is true, a verdict that
+    /// [is a retry](Verdict::is_retry) also means that a resend is safe, unless its hint is
+    /// [`Never`](crate::Hint::Never).
     fn classify(
         &self,
         context: &Self::Context,
