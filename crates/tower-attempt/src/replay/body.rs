@@ -17,11 +17,11 @@ use super::ReplayBody;
 ///
 /// An attempt that is [`Interrupted`](crate::Interrupted) in the middle of a stream receives an error of the body's own
 /// type. `BoxBody` and `UnsyncBoxBody` can express the interruption if their error is a boxed `Error + Send + Sync`, an
-/// `io::Error`, or the error of axum or tonic.
+/// `io::Error`, an `Interrupted`, or with a feature the error of axum or tonic.
 ///
 /// Any other error type, such as hyper's, cannot express an interruption. With such a type, a stream is usually hedged
 /// only after the whole stream is recorded. If an attempt has failed and does not receive the remaining body, its
-/// connection stays pending, because an end of the body would make the body look complete.
+/// connection stays pending. An end of the body would make the body look complete.
 ///
 /// ```
 /// use bytes::Bytes;

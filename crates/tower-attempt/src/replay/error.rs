@@ -39,8 +39,8 @@ impl<E: Error + 'static> Error for ReplayError<E> {
 ///
 /// There are two usual causes. Either the body is longer than the limit of
 /// [`ReplayableRequest`](crate::ReplayableRequest), and another attempt continues with the body. Or the body failed,
-/// and an older attempt receives the error. An attempt is also interrupted if the body panicked, or if the body
-/// returned a frame of an unknown kind, which cannot be copied.
+/// and the oldest attempt in flight receives the error. An attempt is also interrupted if the body panicked, or if the
+/// body returned a frame of an unknown kind, which cannot be copied.
 ///
 /// A layer usually does not report an interrupted attempt to its caller while another attempt is in flight. After an
 /// interruption, this error is among the sources of the error of an `axum::body::Body`, `tonic::body::Body`,

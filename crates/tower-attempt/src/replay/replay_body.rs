@@ -23,18 +23,18 @@ use super::record::Item;
 /// use http_body::Body;
 /// use tower_attempt::ReplayBody;
 ///
-/// // Above the layer that retries or hedges: `.map_request(repeatable)`.
-/// fn repeatable<B: Body<Data = Bytes>>(request: Request<B>) -> Request<ReplayBody<B>> {
+/// // Above the layer that retries or hedges: `.map_request(replayable)`.
+/// fn replayable<B: Body<Data = Bytes>>(request: Request<B>) -> Request<ReplayBody<B>> {
 ///     request.map(ReplayBody::new)
 /// }
-/// # let request = repeatable(Request::new(http_body_util::Full::from("hello")));
+/// # let request = replayable(Request::new(http_body_util::Full::from("hello")));
 /// # assert_eq!(request.body().size_hint().exact(), Some(5));
 /// ```
 ///
 /// # Cost
 ///
-/// Nothing until a layer records the body. Then each frame takes a lock. The record allocates once, its list of frames
-/// allocates as it grows, and a second reader allocates about three times.
+/// Nothing until a layer records the body. Then each poll takes a few locks. The record allocates once, its list of
+/// frames allocates as it grows, and a second reader allocates about three times.
 pub struct ReplayBody<S: Body>(Inner<S>);
 
 enum Inner<S: Body> {

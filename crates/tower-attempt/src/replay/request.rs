@@ -18,8 +18,8 @@ use crate::{Attempt, HttpRequest};
 /// attempt delays no other attempt. When no further attempt can follow, frames that every attempt has read are freed.
 ///
 /// When an attempt in flight has read more than the [limit](Self::save), the request can no longer be resent. The
-/// oldest attempt in flight continues with the body, and the others are [`Interrupted`](crate::Interrupted). If the
-/// body fails, the oldest attempt in flight receives the error, and the others are interrupted.
+/// oldest attempt in flight continues with the body, and the other attempts are [`Interrupted`](crate::Interrupted). If
+/// the body fails, the oldest attempt in flight receives the error, and the other attempts are interrupted.
 ///
 /// A body that hides its content and knows its exact size is polled once before it is sent, to find out whether it is
 /// in memory. It is not polled if the request has `Expect`, because the first poll must wait for the server's
@@ -32,7 +32,7 @@ use crate::{Attempt, HttpRequest};
 /// # Cost
 ///
 /// For an `http::Request`, one allocation for the list of header fields, and a clone of the extensions. A body that
-/// streams takes about two more allocations and the list of its frames, and each frame takes a lock.
+/// streams takes about two more allocations and the list of its frames, and each poll of the body takes a few locks.
 pub trait ReplayableRequest: HttpRequest + Sized {
     /// The copy from which further attempts are made.
     type Saved;
@@ -40,10 +40,9 @@ pub trait ReplayableRequest: HttpRequest + Sized {
     /// Prepares the request for its first attempt, and returns the copy for further attempts. `None` means that the
     /// request cannot be resent.
     ///
-    /// Records up to `limit` bytes of a body that streams, and at most one more frame. A frame counts as the size of
-    /// its content, or as 64 bytes if that is more. So the frames within the limit take at most about twice the limit
-    /// in memory. With a limit of 0, a body that
-    /// streams can usually be resent only if none of it was read.
+    /// Records up to `limit` bytes of a body that streams, and usually at most one more frame. A frame counts as the
+    /// size of its content, or as 64 bytes if that is more. So the frames within the limit take at most about twice the
+    /// limit in memory. With a limit of 0, a body that streams can usually be resent only if none of it was read.
     fn save(&mut self, limit: usize) -> Option<Self::Saved>;
 
     /// Makes the request of `attempt`, and keeps `saved` for later attempts. `None` means that this attempt cannot be

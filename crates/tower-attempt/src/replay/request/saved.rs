@@ -57,8 +57,8 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
     where
         B: ReplayableBody<Source = S>,
     {
-        // A request with `Upgrade` is sent once, because its connection is about to change its protocol. This search
-        // takes as long as several copies, so only a further attempt does it.
+        // A request with `Upgrade` is sent once, because its connection is about to change its protocol. Only a further
+        // attempt searches for the field, so a first attempt does not pay for the search.
         if self.fields.iter().any(|(name, _)| name == UPGRADE) {
             return None;
         }
