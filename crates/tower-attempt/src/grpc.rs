@@ -31,10 +31,11 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 ///
 /// | outcome | method declared idempotent | any other method |
 /// |---|---|---|
-/// | UNAVAILABLE or RESOURCE_EXHAUSTED with `grpc-retry-pushback-ms` | transient, throttled | the same |
+/// | UNAVAILABLE or RESOURCE_EXHAUSTED with a valid `grpc-retry-pushback-ms` | transient, throttled | the same |
 /// | proof that the server did not process the call: REFUSED_STREAM, GOAWAY without an error, a stale pooled connection | unprocessed | unprocessed |
 /// | no connection could be made | not sent | not sent |
 /// | a layer of this process [rejected](crate::Rejected) the call | not sent, with its wait as the hint; without a wait fatal, or for a hedge transient | the same |
+/// | any status except OK with a negative or malformed `grpc-retry-pushback-ms` | transient, with [`Hint::Never`] | the same |
 /// | UNAVAILABLE | transient | unsafe |
 /// | a connection that broke before the response | transient | unsafe |
 /// | a timeout of the attempt | timeout | unsafe |
@@ -58,8 +59,8 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 ///
 /// # Header fields
 ///
-/// Extra attempts carry the remaining time of a `grpc-timeout`. They also carry `grpc-previous-rpc-attempts`, except a
-/// retry after attempts that the server did not process. No extra attempt is scheduled for the end of the
+/// Extra attempts carry the remaining time of a `grpc-timeout`. They also carry `grpc-previous-rpc-attempts`, unless
+/// the server processed none of the earlier attempts. No extra attempt is scheduled for the end of the
 /// `grpc-timeout` or later. A `grpc-timeout` can only shorten the layer's limits. The deadline of a
 /// [`RetryOverride`](crate::RetryOverride) replaces the layer's `retry_until` and `deadline`.
 #[derive(Clone, Debug, Default)]
@@ -177,7 +178,8 @@ impl Dialect for Grpc {
         let hint = Self::hint(response);
         let verdict = match (code, hint) {
             (None | Some(GrpcCode::Ok), _) => Verdict::Success,
-            // With `Never`, the server forbids a retry. A throttle still counts a failure for every status except OK.
+            // With `Never`, the server forbids a retry. The verdict is a failure for every status except OK, because a
+            // throttle counts such a response (gRFC A6).
             (_, Some(Hint::Never)) | (Some(GrpcCode::Unavailable), _) => Verdict::transient(),
             (Some(GrpcCode::ResourceExhausted), Some(_)) => Verdict::throttled(),
             _ => Verdict::Fatal,

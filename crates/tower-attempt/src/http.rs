@@ -77,7 +77,7 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// # Safe to hedge
 ///
 /// A hedge layer hedges safe methods (GET, HEAD, OPTIONS, TRACE, QUERY), and the requests that its `hedge_unsafe_if`
-/// allows. A PUT or DELETE is safe to resend but not safe to hedge: the second of two DELETEs may return 404 and win,
+/// allows. A PUT or DELETE is safe to resend but not safe to hedge. The second of two DELETEs may return 404 and win,
 /// and a cancelled PUT may arrive after the caller's next PUT. A hedge is not hedged again. Layers and servers
 /// recognise a hedge by the field `x-hedge-attempt`, and layers also by the [`Attempt`] in its extensions.
 ///
@@ -91,12 +91,14 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 ///
 /// | feature | errors |
 /// |---|---|
-/// | `http` | `std::io::Error`, [`Rejected`](crate::Rejected), [`Interrupted`](crate::Interrupted) |
+/// | `http` | `std::io::Error`, [`Rejected`](crate::Rejected); [`Interrupted`](crate::Interrupted) in a box or as a source |
 /// | `hyper-util-01` | also the errors of hyper-util 0.1's client, hyper 1 and h2 0.4 |
 /// | `reqwest-013`, `tonic-014` | also the errors of reqwest 0.13, or of tonic 0.14 |
 ///
-/// An error is recognised directly, in a `Box<dyn Error + Send + Sync>`, and among the sources of a boxed or recognised
-/// error. An unknown error proves nothing: it counts as "any other `Err`", and only an idempotent request is resent. So
+/// An error is recognised directly, in a `Box<dyn Error + Send>` or `Box<dyn Error + Send + Sync>`, inside an error of
+/// a [registered](crate::WrapsError::register) type, and among the sources of a boxed or recognised error.
+///
+/// An unknown error proves nothing: it counts as "any other `Err`", and only an idempotent request is resent. So
 /// without the client's feature, a POST that failed on a stale pooled connection is not resent.
 ///
 /// # Redirects
@@ -220,7 +222,7 @@ impl Dialect for Http {
     fn hint<Res: HttpResponse>(response: &Res) -> Option<Hint> {
         let fields = response.headers();
         let wait = match (retry_after::parse(fields), response.status()) {
-            // With any other status, the field does not ask the client to wait.
+            // With any other status, `RateLimit` does not ask the client to wait.
             (None, StatusCode::TOO_MANY_REQUESTS) => ratelimit::parse(fields),
             (wait, _) => wait,
         };

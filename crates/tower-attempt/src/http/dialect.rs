@@ -110,7 +110,7 @@ fn apply<D: Dialect, Req: HttpRequest>(
 
 /// Applies the user's rule about outcomes, and decides whether a resend is safe.
 ///
-/// Cold, to stay out of the code path of a success.
+/// Cold, to stay out of the code path of a success without settings.
 #[cold]
 #[inline(never)]
 fn decide<D: Dialect, Res: HttpResponse, E: 'static>(

@@ -28,7 +28,8 @@ pub trait HttpRequest {
 
 /// The hash of the URL of a request or a response.
 ///
-/// If the two differ, the client has followed a redirect, and the response proves nothing about the original request.
+/// If the hashes of a request and of its response differ, the client has followed a redirect. The response then proves
+/// nothing about the original request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UrlHash(u64);
 
@@ -51,7 +52,7 @@ pub trait HttpResponse {
     fn status(&self) -> StatusCode;
     /// Returns the header fields.
     fn headers(&self) -> &HeaderMap;
-    /// Returns the hash of the URL that sent the response, if the client may follow redirects.
+    /// Returns the hash of the URL from which the response came, if the client may follow redirects.
     fn url_hash(&self) -> Option<UrlHash> {
         None
     }

@@ -47,8 +47,8 @@ impl<'a, C> OutcomeView<'a, C> {
         self.request.1.authority().map(Authority::as_str)
     }
 
-    /// Whether the request is idempotent. Over HTTP, its method, its `Idempotency-Key` or a setting of the layer makes it
-    /// idempotent; over gRPC, only a setting.
+    /// Whether the request is idempotent. Over HTTP, its method, its `Idempotency-Key` or a setting of the layer makes
+    /// it idempotent; over gRPC, only a setting.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
         self.idempotent
