@@ -26,7 +26,7 @@ use crate::Attempt;
 /// | event | when |
 /// |---|---|
 /// | [`AttemptStarted`](Event::AttemptStarted) | the layer sends an attempt, the first one included |
-/// | [`AttemptEnded`](Event::AttemptEnded) | the attempt has an outcome, or the layer drops it; once per attempt |
+/// | [`AttemptEnded`](Event::AttemptEnded) | the attempt has an outcome, or the call ends before; once per attempt |
 /// | [`RetryScheduled`](Event::RetryScheduled) | an attempt failed and a retry is scheduled, or would be in shadow mode |
 /// | [`HedgeSkipped`](Event::HedgeSkipped) | a hedge was due and is not sent |
 /// | [`CallEnded`](Event::CallEnded) | the call succeeded, failed or was cancelled; exactly once per call |
@@ -85,6 +85,10 @@ pub trait Observer: Send + Sync + 'static {
     /// # Default
     ///
     /// `None`: the attempt runs in the context of the call.
+    ///
+    /// # Panics
+    ///
+    /// The layer panics if the returned function catches a panic of the closure.
     fn attempt_scope(&self, _call: &CallInfo, _attempt: Attempt) -> Option<AttemptScope> {
         None
     }

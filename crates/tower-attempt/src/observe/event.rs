@@ -18,7 +18,7 @@ pub enum Event<'a> {
         /// The attempt; the first one has the number 1.
         attempt: Attempt,
     },
-    /// An attempt has an outcome, or was dropped without one.
+    /// An attempt has an outcome, or the call ended before the attempt had one.
     AttemptEnded {
         /// The attempt.
         attempt: Attempt,
@@ -205,7 +205,7 @@ labelled! {
         /// A wait that the server's hint, a layer below that rejected the request, or the verdict of a user's rule
         /// names.
         Server => "server",
-        /// No delay: for the first time in this call, there is proof that the server did not process an attempt.
+        /// No delay: the first retry of the call after a [`Verdict::Unprocessed`].
         Unprocessed => "unprocessed",
     }
 }
@@ -252,8 +252,8 @@ labelled! {
         /// Hedges of this request's class rarely win (fewer than 4 of 200), so only some of them are sent. If
         /// callers time out before hedges can win, a lower `max_delay` helps.
         HeldBack => "held_back",
-        /// The hedge's service failed to become ready, or was not ready in time: the call ended, its deadline passed,
-        /// or a hint of the server forbade the hedge.
+        /// The hedge's service failed to become ready, or was not ready in time. The time ends with the call, at the
+        /// deadline, or when a hint demands a wait or forbids the hedge.
         NotReady => "not_ready",
         /// The request cannot be copied. For example, its body is too long, it has `Upgrade`, or its body still streams
         /// and has an error type that cannot express an interruption.
