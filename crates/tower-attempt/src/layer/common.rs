@@ -42,7 +42,8 @@ impl Common {
     ///
     /// # Errors
     ///
-    /// Returns an error if two setters gave a budget, or if the budget is out of its range.
+    /// Returns an error if two setters gave a budget, or if the budget or the capacity of the budgets by key is out of
+    /// its range.
     pub fn validate(&self) -> Result<(), BuildError> {
         self.pool.validate()?;
         let Some(pool) = self.pool.get() else {

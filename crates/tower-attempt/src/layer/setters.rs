@@ -115,8 +115,8 @@ macro_rules! __layer {
             ///
             /// # Errors
             ///
-            /// Returns an error if the budget is out of its range or cannot pay for the percentile of a hedge layer, or
-            /// if the layer has budgets by key.
+            /// Returns an error if the budget is out of its range or the layer has budgets by key. A hedge layer also
+            /// rejects a budget that cannot pay for the `percentile` that was set.
             pub fn set_budget(&self, budget: $crate::Budget) -> Result<(), $crate::BuildError> {
                 let deposits = self.0.load().config.common.deposits();
                 let pool = $crate::layer::Pool::one(budget, deposits);
@@ -206,8 +206,9 @@ macro_rules! __layer {
             ///
             /// # Errors
             ///
-            /// `build` rejects a budget that is out of its range or cannot pay for the percentile of a hedge layer, and
-            /// a second budget with `shared_budget`, `budget_by` or `shared_budget_by`.
+            /// `build` rejects a budget that is out of its range, and a second budget with `shared_budget`, `budget_by`
+            /// or `shared_budget_by`. A hedge layer also rejects a budget that cannot pay for the `percentile` that was
+            /// set.
             pub fn budget(mut self, budget: $crate::Budget) -> Self {
                 self.0.settings.common.pool.set("budget", $crate::layer::Pool::one(budget, true));
                 self
@@ -215,10 +216,10 @@ macro_rules! __layer {
 
             #[doc = concat!("The budget that ", $extras, " draw on, and that a layer above deposits into.")]
             ///
-            /// With [`grpc_throttle`](crate::Budget::grpc_throttle) this layer records the failed attempts that the
-            /// layer above does not receive, and the layer above records the outcome of the call. So a failure counts
-            /// once. With two nested retry layers, a failure that cannot carry a mark counts twice: an `Err`, or any
-            /// failure of a generic layer.
+            /// With [`grpc_throttle`](crate::Budget::grpc_throttle) either this layer or the layer above records a
+            /// failed attempt, so it counts once. If this layer is a retry layer, its last retryable failure counts
+            /// twice unless it carries a mark for the layer above. A response carries the mark in its extensions. An
+            /// `Err` and the failures of a generic layer carry none.
             ///
             /// # Errors
             ///
@@ -253,7 +254,7 @@ macro_rules! __layer {
         }
 
         impl<K, O, $($x),+> $builder<$crate::Generic<$crate::EveryError, K>, O, $($x),+> {
-            /// Makes the outcomes retryable for which a closure returns `true`.
+            /// Makes an outcome retryable if a closure returns `true` for it.
             ///
             /// A retry layer may send another attempt after such an outcome. In a hedge layer, such an outcome does not
             /// win while another attempt is in flight. A rejection by a layer below that names no wait is not retried.
@@ -389,7 +390,8 @@ macro_rules! __layer {
             /// attempt in flight continues with the body, and the other attempts are interrupted.
             ///
             /// Each data frame counts its length, or 64 bytes if it is shorter. A record takes at most about twice the
-            /// limit in memory, plus one frame at most. A frame that is a slice of a larger buffer keeps this buffer.
+            /// limit in memory, usually plus at most one frame. A frame that is a slice of a larger buffer keeps this
+            /// buffer.
             ///
             /// # Default
             ///
@@ -401,9 +403,11 @@ macro_rules! __layer {
             /// Classifies outcomes with a closure, which sees the verdict of the standard rules.
             ///
             /// The closure's verdict replaces the standard verdict. If the closure names no wait, a server's hint
-            /// still applies, and a rejection without a wait stays fatal. The closure never makes another attempt safe:
-            /// a retryable verdict is obeyed only if the request is idempotent, if there is proof that the server did
-            /// not process it, or if the server rejected it (HTTP's 429, gRPC's pushback).
+            /// still applies, and a rejection without a wait is still not retried.
+            ///
+            /// The closure never makes another attempt safe. A retryable verdict is obeyed only if the request is
+            /// idempotent, if there is proof that the server did not process it, or if the server rejected it (HTTP's
+            /// 429, gRPC's pushback).
             ///
             /// A retry layer also calls the closure for attempts that timed out. In a hedge layer, a retryable outcome
             /// does not win while another attempt is in flight.
@@ -451,8 +455,8 @@ macro_rules! __layer {
             }
 
             #[doc = concat!("The budgets that ", $extras, " draw on and successful calls deposit into.")]
-            /// The closure names the key of each request's budget, so that a failing backend does not use up the budget
-            /// of the others.
+            /// The closure names the key of each request's budget, so that a failing backend does not use up the
+            /// budgets of the other backends.
             ///
             /// Requests for which the closure returns `None` share one budget. A handle does not change these budgets.
             ///
