@@ -16,6 +16,8 @@ use tokio::time::Instant;
 /// use tower_attempt::{Deadline, RetryOverride};
 ///
 /// let deadline = Deadline::after(Duration::from_secs(2));
+/// assert!(deadline.leaves(Duration::from_secs(1)));
+/// assert!(!deadline.leaves(Duration::from_secs(2)));
 /// let request = http::Request::get("/").extension(RetryOverride::new().deadline(deadline)).body(())?;
 /// assert!(request.extensions().get::<RetryOverride>().is_some());
 /// # Ok::<_, http::Error>(())

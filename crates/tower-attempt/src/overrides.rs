@@ -172,7 +172,8 @@ impl HedgeOverride {
         self
     }
 
-    /// The instant at which the caller stops waiting. No hedge starts then or later.
+    /// The instant at which the caller stops waiting. No hedge starts then or later. The end of a `grpc-timeout` has
+    /// the same effect, if it is earlier.
     ///
     /// # Default
     ///
