@@ -98,6 +98,8 @@ impl<Req, M: fmt::Debug> fmt::Debug for CallLimitLayer<Req, M> {
 ///
 /// The service is ready when the inner service is. A rejection is an error of the call, not of readiness. A rejected
 /// call drops the ready inner service, which releases any permit that the service holds, and replaces it with a clone.
+/// A call that waits for the backend or in a leaky queue treats the inner service as in
+/// [`RateLimit`](crate::RateLimit).
 ///
 /// In the mode [`Waits`] the service is always ready: see [`Throttle`](crate::Throttle).
 pub struct CallLimit<S, Req, M = Rejecting> {

@@ -42,7 +42,7 @@ pub struct Waits {
     pub(crate) queues: Arc<WaitQueues>,
 }
 
-/// The longest `max_wait`. So an instant plus a wait stays in range.
+/// Maximum `max_wait`. The bound keeps an instant plus a wait in range.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 impl<Req> CallLimitLayerBuilder<Req> {
@@ -60,7 +60,7 @@ impl<Req, M> CallLimitLayerBuilder<Req, M> {
 
     /// Adds a policy: a [`Policy`](crate::Policy) that counts all requests together, or the result of
     /// [`Policy::by_request`](crate::Policy::by_request). A request passes if all policies allow it; otherwise no
-    /// policy is charged.
+    /// policy is charged, or the charges are [refunded](crate::Source::Parts).
     pub fn limit(mut self, policy: impl Into<RequestPolicy<Req>>) -> Self {
         self.policies.push(policy.into());
         self
@@ -144,8 +144,8 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
         ensure!(is_valid, "max_wait" is max_wait, "above 0 and at most {MAX_WAIT:?}");
         let max_waiters = self.mode.queues.max_waiters;
         ensure!(max_waiters > 0, "max_waiters" is 0, "at least 1");
-        // Limits the `max_wait` of each leaky queue to the layer's `max_wait`. Otherwise a queue could charge a request
-        // that waits too long, and the charge would need a refund.
+        // Limits the `max_wait` of each leaky queue to the layer's `max_wait`. Otherwise a queue could give a place to a
+        // request that waits too long, and the place would stay taken.
         let policies = self.policies.into_iter();
         let policies = policies.map(|policy| policy.queueing_at_most(max_wait));
         self.policies = policies.collect();

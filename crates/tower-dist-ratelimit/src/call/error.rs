@@ -107,6 +107,9 @@ impl RateLimited {
 
     /// Returns the longest wait of the rejecting policies, not rounded to seconds. For [`Reason::Backend`], returns
     /// the time until the next probe of the backend. `None` if waiting does not help or the wait is unknown.
+    ///
+    /// In a [`Throttle`](crate::Throttle), the wait comes from the call's latest decision. It counts neither the time
+    /// since that decision nor the requests in the queue.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after

@@ -19,8 +19,8 @@ use crate::{
 ///
 /// # Cancel safety
 ///
-/// Dropping the future drops the inner call, or the wait for the backend together with the ready inner service. Charged
-/// tokens stay charged.
+/// Dropping the future drops the inner call, the wait in a leaky queue, or the wait for the backend together with the
+/// ready inner service. Charged tokens stay charged.
 ///
 /// # Panics
 ///
