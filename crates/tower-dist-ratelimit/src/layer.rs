@@ -46,10 +46,11 @@ impl RateLimitLayer {
 }
 
 impl<R> RateLimitLayer<R> {
-    /// Returns the number of lost corrections: the backend failed or timed out, too many corrections were in flight, or
-    /// no tokio runtime was running.
+    /// Returns the number of corrections of the backend that were lost. See
+    /// [`RateLimitHandle`](crate::RateLimitHandle).
     ///
-    /// See [`RateLimitHandle`](crate::RateLimitHandle).
+    /// A correction is lost if the backend fails or times out, the circuit is open, 1024 corrections are in flight, or
+    /// no tokio runtime is running.
     #[must_use]
     pub fn lost_corrections(&self) -> u64 {
         self.http.limits.guard.lost_corrections()
@@ -88,16 +89,17 @@ impl<R> fmt::Debug for RateLimitLayer<R> {
 /// The service is ready when the inner service is. A rejection is a response, so all errors come from the inner
 /// service.
 ///
-/// # Cost
-///
-/// In [`Memory`](crate::backend::Memory), a single policy with a bucket or an aligned fixed window usually decides
-/// without a lock. Without `RateLimit` headers, an allowed request then usually takes no allocation.
-///
 /// | request | inner service |
 /// |---|---|
 /// | rejected | The service drops the ready instance, which releases any concurrency permit it holds, and replaces it with a clone. |
 /// | waits for the backend or a quota look-up | The request keeps the ready instance, and the service continues with a clone. |
 /// | waits in a [leaky queue](crate::Policy::leaky_queue) | The service drops the ready instance. The request makes a clone ready when its turn comes. |
+///
+/// # Cost
+///
+/// In [`Memory`](crate::backend::Memory), a single policy usually decides without a lock if it is a bucket without
+/// dynamic quotas, or a fixed window that does not start with a key's first request. Without `RateLimit` headers, an
+/// allowed request then usually takes no allocation.
 #[derive(Clone)]
 pub struct RateLimit<S, R = ProblemJson> {
     inner: S,

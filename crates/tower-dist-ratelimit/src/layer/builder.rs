@@ -56,7 +56,8 @@ impl RateLimitLayerBuilder {
 impl<R> RateLimitLayerBuilder<R> {
     shared_setters!();
 
-    /// Adds a policy. A request passes if all policies allow it; otherwise no policy is charged.
+    /// Adds a policy. A request passes if all policies allow it; otherwise no policy is charged, or the charges are
+    /// [refunded](crate::Source::Parts).
     ///
     /// With two nested layers, the outer layer has already charged a request that the inner layer rejects. To decide a
     /// limit for all requests and a limit for some requests together, add both to one layer, with [`Policy::only_if`].
@@ -69,13 +70,27 @@ impl<R> RateLimitLayerBuilder<R> {
     /// applies to them, and their responses get no headers. Several calls add up.
     ///
     /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use http::{Request, Response};
+    /// use tower::{Layer, ServiceExt, service_fn};
     /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory};
     ///
     /// let layer = RateLimitLayer::builder(Memory::default())
-    ///     .limit(Policy::new("all", Quota::per_second(100)))
+    ///     .limit(Policy::new("all", Quota::per_minute(1)))
     ///     .exempt(|head| head.uri().path() == "/healthz" || head.method() == "OPTIONS")
     ///     .build()?;
-    /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+    /// let service = layer.layer(service_fn(async |_: Request<()>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(bytes::Bytes::new()))
+    /// }));
+    /// let mut statuses = Vec::new();
+    /// for path in ["/", "/", "/healthz"] {
+    ///     let request = Request::builder().uri(path).body(())?;
+    ///     statuses.push(service.clone().oneshot(request).await?.status().as_u16());
+    /// }
+    /// assert_eq!(statuses, [200, 429, 200]);
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn exempt<F>(mut self, exempt: F) -> Self
     where
@@ -86,6 +101,33 @@ impl<R> RateLimitLayerBuilder<R> {
     }
 
     /// Selects the responses that carry the `RateLimit` headers.
+    ///
+    /// # Default
+    ///
+    /// [`ResponseHeaders::Always`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use http::{Request, Response};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, ResponseHeaders, backend::Memory};
+    ///
+    /// let layer = RateLimitLayer::builder(Memory::default())
+    ///     .limit(Policy::new("all", Quota::per_hour(4)))
+    ///     .headers(ResponseHeaders::NearLimit(0.25))
+    ///     .build()?;
+    /// let service = layer.layer(service_fn(async |_: Request<()>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(bytes::Bytes::new()))
+    /// }));
+    /// // 3, 2, 1 and 0 of 4 tokens remain.
+    /// for near in [false, false, true, true] {
+    ///     let response = service.clone().oneshot(Request::new(())).await?;
+    ///     assert_eq!(response.headers().contains_key("ratelimit"), near);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn headers(mut self, fields: ResponseHeaders) -> Self {
         self.answers.fields = fields;
         // Checked here and not in `build`: the check formats floating-point numbers, and a binary without this setter
@@ -97,9 +139,9 @@ impl<R> RateLimitLayerBuilder<R> {
     /// Also adds `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` (in seconds from now) to the
     /// responses with `RateLimit` headers, for clients that know no other headers.
     ///
-    /// They describe one policy that is not [hidden](Policy::hidden): a rejecting policy, or else the policy with the
-    /// fewest remaining tokens. If that policy can never admit the request, `X-RateLimit-Reset` is missing. If the
-    /// inner service has set one of the three headers, the layer adds none.
+    /// They describe one policy that is not [hidden](Policy::hidden): the rejecting policy with the longest wait, or
+    /// else the policy with the fewest remaining tokens. If that policy can never admit the request,
+    /// `X-RateLimit-Reset` is missing. If the inner service has set one of the three headers, the layer adds none.
     pub fn x_ratelimit(mut self) -> Self {
         self.answers.x_ratelimit = true;
         self
@@ -129,13 +171,31 @@ impl<R> RateLimitLayerBuilder<R> {
     /// Usually two allocations per policy, and one for the pending refund.
     ///
     /// ```
-    /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use http::{Request, Response, StatusCode};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory};
     ///
+    /// // One failed login per hour.
     /// let layer = RateLimitLayer::builder(Memory::default())
-    ///     .limit(Policy::new("logins", Quota::per_minute(5)).by(key::peer_addr()))
+    ///     .limit(Policy::new("logins", Quota::per_hour(1)))
     ///     .refund_when(|response| response.is_some_and(|response| response.status().is_success()))
     ///     .build()?;
-    /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+    /// let login = layer.layer(service_fn(async |request: Request<&'static str>| {
+    ///     let mut response = Response::new(bytes::Bytes::new());
+    ///     if *request.body() != "right password" {
+    ///         *response.status_mut() = StatusCode::UNAUTHORIZED;
+    ///     }
+    ///     Ok::<_, std::convert::Infallible>(response)
+    /// }));
+    /// let mut statuses = Vec::new();
+    /// for password in ["right password", "right password", "guess", "guess"] {
+    ///     statuses.push(login.clone().oneshot(Request::new(password)).await?.status().as_u16());
+    /// }
+    /// assert_eq!(statuses, [200, 200, 401, 429]);
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn refund_when<F>(mut self, refund: F) -> Self
     where
@@ -156,18 +216,30 @@ impl<R> RateLimitLayerBuilder<R> {
     /// [`RateLimit` headers](Self::headers).
     ///
     /// ```
-    /// use http::Response;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use http::{Request, Response};
+    /// use tower::{Layer, ServiceExt, service_fn};
     /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory};
     ///
     /// let layer = RateLimitLayer::builder(Memory::default())
-    ///     .limit(Policy::new("all", Quota::per_second(100)))
+    ///     .limit(Policy::new("all", Quota::per_hour(1)))
     ///     .rejection(|rejection| {
     ///         let mut response = Response::new(String::from("slow down"));
     ///         *response.status_mut() = rejection.status();
     ///         response
     ///     })
     ///     .build()?;
-    /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+    /// let service = layer.layer(service_fn(async |_: Request<()>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(String::from("hello")))
+    /// }));
+    /// assert_eq!(service.clone().oneshot(Request::new(())).await?.body(), "hello");
+    /// let rejected = service.oneshot(Request::new(())).await?;
+    /// assert_eq!(rejected.status(), 429);
+    /// assert_eq!(rejected.body(), "slow down");
+    /// assert!(rejected.headers().contains_key("retry-after"));
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn rejection<F, B>(self, reject: F) -> RateLimitLayerBuilder<F>
     where
