@@ -29,15 +29,16 @@ pub(crate) static X_RATELIMIT: [HeaderName; 3] = [
 /// | `q` | the quota in tokens: the limit, or the burst if the burst is larger; the places of a leaky queue count as its burst |
 /// | `w` | the seconds in which `q` tokens come back, rounded up; left out below one second |
 /// | `r` | the remaining tokens, at most `q` |
-/// | `t` | the seconds until the bucket is full again; for a policy that rejects the request, until the same request can pass |
+/// | `t` | the seconds, rounded up, until the bucket is full again; for a policy that rejects the request, until the same request can pass; left out if it never can |
 ///
 /// The example is a quota of 600 per minute with a burst of 100, so `r` is never above 100. `q / w` is about the rate
 /// that a client can sustain: 5 per second with a burst of 10 are `q=10;w=2`.
 ///
 /// `RateLimit` has one member per policy that decided on the request and is not hidden. `RateLimit-Policy` usually
-/// names the same policies. A response has no such headers if no policy counted the request, or if the limit is a
-/// [shadow](crate::RateLimitLayerBuilder::shadow). Headers of the inner service stay. If the wait is known, a rejection
-/// has `Retry-After`, also without these headers; a gRPC rejection has its own hint.
+/// names the same policies. A response has no such headers if no policy counted the request, if all policies that
+/// counted it are hidden, or if the limit is a [shadow](crate::RateLimitLayerBuilder::shadow). Headers of the inner
+/// service stay. If the wait is known, a rejection has `Retry-After`, also without these headers; a gRPC rejection has
+/// its own hint.
 ///
 /// # Cost
 ///
@@ -50,8 +51,9 @@ pub enum ResponseHeaders {
     Always,
     /// Rejections only.
     OnRejection,
-    /// Rejections, and responses when at most this share of a policy's burst remains. [Hidden](crate::Policy::hidden)
-    /// policies do not count. The share is above 0 and at most 1.
+    /// Rejections, and responses when at most this share of a policy's burst remains, rounded up to a whole token. For
+    /// an algorithm without a burst the limit counts, and for a leaky queue the number of its places.
+    /// [Hidden](crate::Policy::hidden) policies do not count. The share is above 0 and at most 1.
     NearLimit(f64),
     /// No response.
     Never,

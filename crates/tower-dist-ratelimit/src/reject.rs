@@ -12,8 +12,8 @@ pub use problem_json::ProblemJson;
 pub use reason::Reason;
 pub use rejection::Rejection;
 
-/// Builds the response to a rejected request. Its body has the type of the inner service's body, so that all responses
-/// have one type. A closure `Fn(&Rejection<'_>) -> Response<B>` implements the trait.
+/// Builds the response to a rejected request. `B` is the type of the inner service's response bodies, so that all
+/// responses have one type. A closure `Fn(&Rejection<'_>) -> Response<B>` implements the trait.
 ///
 /// The layer adds the headers of [`ResponseHeaders`](crate::ResponseHeaders). If the wait is known, it also adds
 /// `Retry-After`, unless the response has it or [`has_retry_hint`](Self::has_retry_hint) returns `true`.

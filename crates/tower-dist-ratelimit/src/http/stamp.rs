@@ -60,8 +60,8 @@ impl Stamp {
     }
 }
 
-/// Returns the number for `X-RateLimit-Limit`: the limit, or the burst if the burst is larger. If this instance decided
-/// with its share of the quota, returns the limit of the share.
+/// Returns the number for `X-RateLimit-Limit`: the limit, or the burst if the burst is larger. If the decision has
+/// another limit than the quota, such as this instance's share, returns the limit of the decision.
 fn most(http: &HttpLimits, asked: &PolicyCharge, decision: &Decision) -> u64 {
     let rule = &http.limits.rules[asked.rule];
     let quota = rule.quota(asked);
@@ -72,8 +72,8 @@ fn most(http: &HttpLimits, asked: &PolicyCharge, decision: &Decision) -> u64 {
     }
 }
 
-/// Returns the value of `RateLimit-Policy` for one request: with its keys' own quotas, and without policies that
-/// [`only_if`](crate::Policy::only_if) excludes.
+/// Returns the value of `RateLimit-Policy` for one request: with its keys' own quotas, without hidden policies, and
+/// without policies that [`only_if`](crate::Policy::only_if) excludes.
 pub(crate) fn policies_of(rules: &[Rule], decided: Decided<'_>) -> Option<HeaderValue> {
     let rules = rules.iter().enumerate();
     headers::policies(rules.filter_map(|(number, rule)| {

@@ -15,7 +15,7 @@ use super::{Reason, Rejection, RejectionResponse, problem::write};
 /// ```
 ///
 /// A rejection by [this instance's share](crate::FailureMode::Local) of a quota has status 503 and the type
-/// `https://iana.org/assignments/http-problem-types#temporary-reduced-capacity`. It also names the policies.
+/// `https://iana.org/assignments/http-problem-types#temporary-reduced-capacity`. It names the policies in the same way.
 ///
 /// All other rejections have the type `about:blank`, which adds nothing to the status. Status 500 has a `detail` with
 /// the [hint](Rejection::hint), if the key has one.

@@ -14,9 +14,10 @@ pub enum Reason {
     /// Neither the backend nor this instance decided, usually because the limit
     /// [fails closed](crate::FailureMode::Closed).
     Backend,
-    /// The backend did not decide, and this instance's [share](crate::FailureMode::Local) lacks tokens for the request.
+    /// The [local fallback](crate::FailureMode::Local) lacks tokens for the request, during or after a failure of the
+    /// backend or of a quota look-up.
     ReducedCapacity,
-    /// The queue of a [`Throttle`](crate::Throttle) is full.
+    /// A [`Throttle`](crate::Throttle) already has `max_waiters` waiting requests.
     QueueFull,
     /// The wait of the request exceeds the maximum wait of a [`Throttle`](crate::Throttle).
     TooLong,
