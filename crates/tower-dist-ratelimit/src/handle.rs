@@ -15,7 +15,7 @@ use crate::{Decided, Decision, backend::OwnedCharge, limits::Limits};
 /// A handle of a request's charge, with which a service corrects the cost later. A layer built with
 /// [`handle`](crate::RateLimitLayerBuilder::handle) inserts the handle into the request's extensions.
 ///
-/// Reserve first, settle later: the policy's [cost](crate::Policy::cost_fn) reserves the tokens that the request may
+/// Reserve first, settle later: the policy's [cost](crate::Policy::cost) reserves the tokens that the request may
 /// need. [`settle`](Self::settle) corrects the charge to the tokens that the request used. A [`Meter`] settles when it
 /// is dropped, so it also settles when a streaming response is dropped half-way. [`Meter::body`] wraps a body with such
 /// a meter. Without a correction the charge stays unchanged.
@@ -24,17 +24,17 @@ use crate::{Decided, Decision, backend::OwnedCharge, limits::Limits};
 /// [`policy`](Self::policy). If several layers have handles, the request carries one handle for all of them. Clones
 /// share the charge.
 ///
-/// Every request that passes such a layer has a handle. The handle corrects nothing for a layer that charged nothing.
-/// Examples are [exempt](crate::RateLimitLayerBuilder::exempt) requests, requests that only a
+/// Every request that passes a layer with handles has a handle. The handle corrects nothing for a layer that charged
+/// nothing. Examples are [exempt](crate::RateLimitLayerBuilder::exempt) requests, requests that only a
 /// [shadow](crate::RateLimitLayerBuilder::shadow) lets pass, and [`FailureMode::Open`](crate::FailureMode::Open).
 ///
 /// In [`Memory`](crate::backend::Memory) a correction is immediate. With a remote backend it runs in the background,
-/// with the layer's timeout. At most 1024 corrections of a layer run concurrently. The layer
-/// [counts](crate::RateLimitLayer::lost_corrections) lost corrections. If the [local fallback](crate::FailureMode) made
-/// the charge, only the local fallback is corrected.
+/// with the layer's [`backend_timeout`](crate::RateLimitLayerBuilder::backend_timeout). At most 1024 corrections of a
+/// layer run concurrently. The layer [counts](crate::RateLimitLayer::lost_corrections) lost corrections. If the [local
+/// fallback](crate::FailureMode) made the charge, only the local fallback is corrected.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use bytes::Bytes;
 /// use http::{Request, Response};
@@ -52,7 +52,10 @@ use crate::{Decided, Decision, backend::OwnedCharge, limits::Limits};
 ///     handle.settle(120);
 ///     Ok::<_, std::convert::Infallible>(Response::new(Bytes::new()))
 /// }));
-/// service.oneshot(Request::new(())).await?;
+/// service.clone().oneshot(Request::new(())).await?;
+/// // The next request reserves 500 again. The first one has used 120.
+/// let response = service.oneshot(Request::new(())).await?;
+/// assert_eq!(response.headers()["ratelimit"], r#""tokens";r=9380;t=4"#);
 /// # Ok(())
 /// # }
 /// ```
