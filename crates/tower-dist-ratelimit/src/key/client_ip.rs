@@ -14,23 +14,36 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// One key per client address, also behind trusted proxies: a host in IPv4, a /64 network in IPv6.
 ///
-/// Each proxy appends the address of its own peer to the header. So the limit starts with the
-/// [peer](super::peer_addr()) of the connection, and then reads the header from the right. While an address belongs to
-/// a trusted proxy, the limit moves on to the address that this proxy appended. The first untrusted address is the
-/// client. An untrusted client can forge only entries further left, and these never become its key.
+/// Each proxy appends the address of its own peer to a header: `X-Forwarded-For`, or `Forwarded` with
+/// [`TrustedProxies::forwarded`]. So the limit starts with the [peer](super::peer_addr()) of the connection, and then
+/// reads the header from the right. While an address belongs to a trusted proxy, the limit moves on to the address that
+/// this proxy appended. The first untrusted address is the client. An untrusted client can forge only entries further
+/// left, and these never become its key.
 ///
 /// An entry that is not an address (`unknown`, an obfuscated name, garbage) ends the search. The request then
-/// counts for the trusted proxy that appended the entry. If all addresses are trusted, the leftmost one is the
-/// client. By default, a request without a peer address is rejected with status 500, as with
+/// counts for the trusted proxy that appended the entry. Empty entries are skipped. If all addresses are trusted, the
+/// leftmost one is the client. By default, a request without a peer address is rejected with status 500, as with
 /// [`peer_addr`](super::peer_addr()).
 ///
 /// ```
-/// use tower_dist_ratelimit::{Policy, Quota, TrustedProxies, key};
+/// use std::net::SocketAddr;
+///
+/// use http::Request;
+/// use tower_dist_ratelimit::TrustedProxies;
+/// use tower_dist_ratelimit::key::{self, KeyExtractor, KeySink, RequestParts};
 ///
 /// // The network of the load balancers.
-/// let proxies = TrustedProxies::none().cidr("10.0.0.0/8");
-/// let policy = Policy::new("per-client", Quota::per_second(10)).by(key::client_ip(proxies));
-/// assert_eq!(policy.name(), "per-client");
+/// let client_ip = key::client_ip(TrustedProxies::none().cidr("10.0.0.0/8"));
+/// let key = |forwarded_for: &str| {
+///     let mut request = Request::builder().header("x-forwarded-for", forwarded_for).body(()).ok()?;
+///     request.extensions_mut().insert(SocketAddr::from(([10, 0, 0, 1], 443)));
+///     let mut sink = KeySink::new();
+///     client_ip.extract(RequestParts::new(&request), &mut sink)?;
+///     Some(sink.bytes().to_vec())
+/// };
+/// assert_ne!(key("192.0.2.7"), key("192.0.2.8"));
+/// // A client cannot change its key with an entry of its own: the load balancer appends the client's address.
+/// assert_eq!(key("192.0.2.7"), key("198.51.100.1, 192.0.2.7"));
 /// ```
 pub fn client_ip(trusted: TrustedProxies) -> impl KeyExtractor {
     ClientIp(trusted)

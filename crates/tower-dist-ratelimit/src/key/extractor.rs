@@ -19,11 +19,21 @@ use crate::BuildError;
 ///         Some(())
 ///     }
 /// }
+///
+/// let key = |uri: &str| {
+///     let request = http::Request::builder().uri(uri).body(()).ok()?;
+///     let mut sink = KeySink::new();
+///     HostAndMethod.extract(RequestParts::new(&request), &mut sink)?;
+///     Some(sink.bytes().to_vec())
+/// };
+/// assert_eq!(key("http://example.com/a"), key("http://example.com/b"));
+/// assert_ne!(key("http://example.com/a"), key("http://example.org/a"));
+/// assert_eq!(key("/a"), None);
 /// ```
 #[must_use]
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// Writes the parts of the key to `sink`. Returns `None` if the request has no key; the parts written before are
-    /// then discarded.
+    /// Writes the parts of the key to `sink`. Returns `None` if the request has no key; the limit then discards the
+    /// parts written before.
     fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()>;
 
     /// Checks the extractor's settings when the limit is built.

@@ -18,7 +18,7 @@ pub(super) fn address(text: &[u8]) -> Option<IpAddr> {
     is_port(port).then_some(address.parse::<Ipv4Addr>().ok()?.into())
 }
 
-/// Returns whether a text has the form of a port: up to five digits, or an obfuscated name.
+/// Returns whether a text has the form of a port: one to five digits, or an obfuscated name.
 fn is_port(text: &str) -> bool {
     let name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     match text.strip_prefix('_') {
