@@ -97,7 +97,8 @@ pub enum Event<'a> {
     CircuitClosed,
     /// The wait of a request. A [`Throttle`](crate::Throttle) emits this event after the wait, when the request is
     /// admitted or rejected. For a [leaky queue](crate::Policy::leaky_queue), the event comes before the wait, when the
-    /// request passes. A shadow reports the wait of the queue, but does not wait.
+    /// request passes. A request that waits in both causes two events. A shadow reports the wait of the queue, but does
+    /// not wait.
     Waited(Duration),
     /// The caller dropped a request before the limit decided on it.
     Cancelled,
