@@ -22,7 +22,7 @@ use tower_jitter_retry::{Http, Retry, RetryLayer};
 
 type Outbound = Retry<Hedge<Client<HttpConnector, Empty<Bytes>>, Http>, Http>;
 
-/// The service: `/` forwards the response of `upstream`.
+/// The service: `/` forwards the status and the body of `upstream`'s response.
 fn app(upstream: Uri) -> Result<Router, BoxError> {
     let retry = RetryLayer::http();
     let hedge = HedgeLayer::builder()
@@ -34,7 +34,7 @@ fn app(upstream: Uri) -> Result<Router, BoxError> {
     let outbound = ServiceBuilder::new()
         // Retries failed requests after a backoff.
         .layer(retry)
-        // Hedges requests that take longer than usual.
+        // Hedges requests that have no response after 50 ms.
         .layer(hedge)
         .service(Client::builder(TokioExecutor::new()).build_http());
     let limit = RateLimitLayer::builder(Memory::default())
@@ -56,7 +56,7 @@ async fn relay(State((outbound, upstream)): State<(Outbound, Uri)>) -> Response 
     }
 }
 
-/// An upstream that fails at first and every fourth time.
+/// An upstream that fails every fourth request, beginning with the first.
 async fn unreliable() -> Result<&'static str, StatusCode> {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     match CALLS.fetch_add(1, Ordering::Relaxed) % 4 {

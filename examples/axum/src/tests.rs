@@ -13,7 +13,8 @@ async fn serve(app: Router) -> Uri {
     format!("http://{addr}/").parse().unwrap()
 }
 
-/// The service in front of an upstream that treats its 0-based n-th request as `answer(n)`, and the number of requests.
+/// Serves the service in front of an upstream that answers request n, counted from 0, with `upstream(n)`. Returns the
+/// service's URL and the number of requests to the upstream.
 async fn before<F, R>(upstream: F) -> (Uri, Arc<AtomicU32>)
 where
     F: Fn(u32) -> R + Clone + Send + Sync + 'static,

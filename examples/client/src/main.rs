@@ -26,7 +26,7 @@ type Reqwest = Retry<reqwest::Client, Http, NoObserver, StandardAnswer>;
 fn hyper_client() -> Result<Hyper, BuildError> {
     let retry = RetryLayer::builder()
         .http()
-        // A failing host does not exhaust the budget of the others.
+        // A failing host exhausts only its own budget.
         .budget_by(Budgets::new(Budget::default()), |get| get.authority())
         // A stalled attempt leaves time for the next one.
         .attempt_timeout(Duration::from_millis(500))

@@ -1,4 +1,4 @@
-//! The code that `tonic-prost-build` would generate from
+//! A stand-in for the code that `tonic-prost-build` generates from
 //!
 //! ```proto
 //! package example;
@@ -7,7 +7,7 @@
 //! message Greeting { string text = 1; }
 //! ```
 //!
-//! written by hand, so that the example builds without a compiler for protocol buffers.
+//! It is written by hand, so that the example builds without a compiler for protocol buffers.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -56,13 +56,13 @@ async fn client(addr: SocketAddr) -> Result<GreeterClient<Outbound>, BoxError> {
     let outbound = ServiceBuilder::new()
         // Retries UNAVAILABLE, and rejected calls after the server's wait.
         .layer(retry)
-        // Hedges calls that take longer than usual.
+        // Hedges calls that have no response after 50 ms.
         .layer(hedge)
         .service(channel);
     Ok(GreeterClient::new(outbound))
 }
 
-/// A greeter that is unavailable every sixth time and slow every ninth time.
+/// A greeter that is unavailable for every sixth call, and otherwise takes a second for every ninth.
 struct Unreliable(AtomicU32);
 
 impl Greeter for Unreliable {
@@ -92,7 +92,7 @@ async fn main() -> Result<(), BoxError> {
     for call in 1..=20 {
         let start = Instant::now();
         let greeting = client.greet("ada").await?;
-        // A call that succeeds immediately has no report in its response.
+        // The response to a call that succeeds with its first attempt has no report.
         let retries = match greeting.extensions().get::<RetryInfo>() {
             Some(info) => info.attempts.saturating_sub(1),
             None => 0,

@@ -2,7 +2,7 @@ use super::*;
 
 use std::sync::Arc;
 
-/// A greeter that treats its 0-based n-th call as `answer(n)`.
+/// A greeter that answers call n, counted from 0, with `script(n)`.
 struct Scripted<F> {
     calls: Arc<AtomicU32>,
     script: F,
