@@ -3,10 +3,12 @@ use std::{sync::Arc, time::Duration};
 use tokio_postgres::{Client, Error, NoTls, Statement};
 use tower_dist_ratelimit::backend::{BackendError, CompareAndSwap};
 
-/// One transaction. The lock is for processes that start at the same time, which `IF NOT EXISTS` does not order.
+/// One transaction. The lock serialises processes that start at the same time: `CREATE .. IF NOT EXISTS` can fail if
+/// another process creates the same table.
 ///
-/// An unlogged table makes a decision about ten times as fast, since no write waits for the disk. A crash of the server
-/// empties it, and limits start anew. The sequence is logged, so no version is used twice even then.
+/// An unlogged table makes a decision about ten times as fast, because its writes do not wait for the disk. A crash of
+/// the server empties the table, and limits start with unused keys. The sequence is logged, in about one of 32 writes,
+/// so no version is used twice even then.
 const SCHEMA: &str = "
     SELECT pg_advisory_xact_lock(5281337);
     CREATE SEQUENCE IF NOT EXISTS rate_limit_versions;
@@ -26,7 +28,8 @@ const UPDATE: &str = "
     SET value = $2, version = nextval('rate_limit_versions'), expires = now() + make_interval(secs => $3)
     WHERE key = $1 AND version = $4";
 
-/// Rate limits in a table. A clone uses the same connection, on which requests do not wait for each other's answers.
+/// Rate limits in a table. Clones share one connection. It sends each request without waiting for the answers to
+/// earlier ones.
 #[derive(Clone)]
 pub(crate) struct Postgres {
     client: Arc<Client>,
@@ -39,7 +42,7 @@ impl Postgres {
     /// Connects, and creates the table if it is missing.
     pub(crate) async fn connect(url: &str) -> Result<Self, Error> {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-        // Ends with the last clone.
+        // The task of the connection ends with the last clone.
         tokio::spawn(connection);
         client.batch_execute(SCHEMA).await?;
         Ok(Self {
