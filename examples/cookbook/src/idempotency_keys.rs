@@ -1,8 +1,8 @@
 //! A POST that is safe to retry.
 //!
-//! The layer never retries a POST after a failure that the server may have processed. An `Idempotency-Key` changes
-//! that: the server recognises the second attempt and returns its first result. The layer sends the same key with every
-//! attempt of a call.
+//! By default, the layer does not retry a POST that the server may have processed. An `Idempotency-Key` changes that:
+//! the server recognises the second attempt and returns the result of the first one. The layer sends the same key with
+//! every attempt of a call.
 
 use http::HeaderValue;
 use tower::{BoxError, Service, ServiceBuilder};

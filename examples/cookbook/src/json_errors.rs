@@ -8,7 +8,8 @@ use axum::{Router, routing::get};
 use serde_json::json;
 use tower_dist_ratelimit::{BuildError, Policy, Quota, RateLimitLayer, Rejection, backend::Memory};
 
-/// 429 for a limit, 503 while the backend is down, 400 or 500 for a request without a key: see `status`.
+/// Builds the response to a rejected request, with the status of [`Rejection::status`]: 429 for a limit, 503 while the
+/// backend fails, 400 or 500 for a request without a key.
 #[must_use]
 pub fn error(rejection: &Rejection<'_>) -> Response {
     let violated: Vec<&str> = rejection.violated().collect();

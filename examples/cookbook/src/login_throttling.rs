@@ -1,8 +1,8 @@
 //! Limits on guessing passwords: only failed logins count.
 //!
-//! One limit protects each account from many addresses, the other slows down an address that tries many accounts. The
-//! account's name is in the request's body, so the handler decides on this limit with a `Limiter`. A layer decides by
-//! address.
+//! The limit per account protects each account from many addresses. The limit per address slows down an address that
+//! tries many accounts. The account's name is in the request's body, so the handler decides on the limit per account
+//! with a `Limiter`. A layer decides on the limit per address.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,7 +11,8 @@ use serde_json::Value;
 use tower_dist_ratelimit::key;
 use tower_dist_ratelimit::{BuildError, Limiter, Policy, Quota, RateLimitLayer, backend::Memory};
 
-/// At most 10 failed logins an hour from one address and 5 on one account.
+/// Allows a burst of 10 failed logins from one address, and then 10 an hour. On one account, allows at most 5 failed
+/// logins in any hour; a successful login clears them.
 ///
 /// Serve the router with `into_make_service_with_connect_info::<SocketAddr>()`.
 pub fn app() -> Result<Router, BuildError> {
@@ -20,8 +21,7 @@ pub fn app() -> Result<Router, BuildError> {
         // A login that succeeds costs nothing.
         .refund_when(|response| response.is_some_and(|response| response.status().is_success()))
         .build()?;
-    // No request passes that exceeds five in any hour. A bucket would allow five at first and then one every 12
-    // minutes.
+    // The log allows at most five attempts in any hour. A bucket would allow five at first and then one every 12 minutes.
     let by_account = Policy::new("account", Quota::per_hour(5)).sliding_window_log();
     let by_account = Limiter::new(Memory::default(), by_account)?;
     Ok(Router::new()
@@ -37,7 +37,7 @@ async fn login(State(limiter): State<Limiter>, Json(form): Json<Value>) -> Statu
     // Charge first: concurrent guesses cannot all pass the check before one of them is counted.
     match limiter.check(name).await {
         Ok(decision) if decision.allowed => {}
-        // The same status as for an unknown account would hide the limit from its owner.
+        // Not 401, which would hide the limit from the account's owner.
         Ok(_) => return StatusCode::TOO_MANY_REQUESTS,
         Err(_) => return StatusCode::SERVICE_UNAVAILABLE,
     }

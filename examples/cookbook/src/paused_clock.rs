@@ -1,8 +1,8 @@
 //! Tests that wait for minutes in microseconds.
 //!
 //! The layers use tokio's clock. `#[tokio::test(start_paused = true)]` stops it, and tokio moves it to the next timer
-//! as soon as every task waits. A seed makes the jitter repeatable. The feature `test-util` of tokio is necessary in
-//! `dev-dependencies`.
+//! as soon as every task waits. [`Backoff::seed`] makes the jitter repeatable. The feature `test-util` of tokio is
+//! necessary in `dev-dependencies`.
 //!
 //! Real sockets do not wait for a paused clock: put `tower::service_fn` in place of the client or the server.
 

@@ -13,7 +13,7 @@ use tower_jitter_retry::{Budget, Budgets, BuildError, Http, Retry, RetryLayer};
 /// hyper-util's client with retries.
 pub type HttpClient = Retry<Client<HttpConnector, Empty<Bytes>>, Http>;
 
-/// A client that retries at most 20 % of the calls of each host that succeed, and 5 calls before that.
+/// A client that sends each host at most 5 retries, plus one for every five successful calls.
 pub fn client() -> Result<HttpClient, BuildError> {
     let budgets = Budgets::new(Budget::ratio(0.2).initial(5));
     let retry = RetryLayer::builder()

@@ -9,7 +9,7 @@ use tower_dist_ratelimit::{BuildError, Policy, Quota, RateLimitLayer, backend::M
 /// The authenticated user. An authentication layer outside of the limit inserts it into the request's extensions.
 #[derive(Clone, Debug)]
 pub struct User {
-    /// The number in the database, unlike a name never reused.
+    /// The number in the database. Unlike a name, it is never reused.
     pub id: u64,
 }
 
@@ -20,7 +20,7 @@ pub fn app() -> Result<Router, BuildError> {
     let user = || key::extension(|user: &User| user.id);
     let limit = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("address", Quota::per_second(20).burst(40)).by(key::peer_addr()))
-        // Requests without a user share the limit of their address.
+        // Requests without a user are counted by their address.
         .limit(Policy::new("user", Quota::per_minute(10)).by(user().or(key::peer_addr())))
         .limit(
             Policy::new("report", Quota::per_minute(2))
@@ -31,7 +31,7 @@ pub fn app() -> Result<Router, BuildError> {
     Ok(Router::new()
         .route("/", get(async || "hello"))
         .route("/reports/{year}", get(async || "report"))
-        // `layer` runs behind the router, so `matched_path` is known.
+        // `Router::layer` runs after routing, so `matched_path` is known.
         .layer(limit))
 }
 

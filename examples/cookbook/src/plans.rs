@@ -1,7 +1,7 @@
 //! A quota for each plan, looked up in a database.
 //!
-//! Every request looks its quota up. A change of the plan takes effect with the next request. Keep the plans in
-//! a cache: the look-up delays each request.
+//! Every request with a key looks up its quota, so a change of a plan takes effect with the next request. Keep the
+//! plans in a cache: the look-up delays each request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
@@ -33,7 +33,7 @@ impl Plans {
     }
 }
 
-/// Limits each API key by its plan, and unknown keys by the free plan of 2 requests a minute.
+/// Limits each API key by its plan, and each unknown key by the free plan of 2 requests a minute.
 pub fn app(plans: Plans) -> Result<Router, BuildError> {
     let policy = Policy::new("plan", Quota::per_minute(2))
         .by(key::header("x-api-key"))

@@ -1,8 +1,8 @@
 //! Hedges across replicas, with tower's balancer.
 //!
 //! The balancer sends a request to the less loaded of two random replicas. The first attempt still counts as load, so
-//! with few replicas its hedge goes to another one. With `PeakEwma` as the load, let the losers end by `drain`: a
-//! cancelled attempt looks like a fast response.
+//! its hedge usually goes to another replica. With `PeakEwma` as the load, let the losers end by `drain`: a cancelled
+//! attempt looks like a fast response.
 
 use http::uri::{Authority, Parts, Scheme};
 use http::{Request, Response, Uri};

@@ -1,7 +1,7 @@
 //! New layers in production: shadow first, then on.
 //!
 //! In shadow mode a layer decides and counts, and changes no request. Compare its counts with your expectation, then
-//! switch it on without a restart.
+//! switch it on. The retry and the hedge layer switch without a restart; the rate limit is built again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use tower_dist_ratelimit::{
 use tower_hedge_latency::{self as hedge, HedgeLayer};
 use tower_jitter_retry::{self as retry, Http, Mode, RetryLayer};
 
-/// A retry layer that counts the retries it would send. `layer.handle().set_mode(Mode::On)` switches it on.
+/// A retry layer that counts the calls that it would retry. `layer.handle().set_mode(Mode::On)` switches it on.
 pub fn shadow_retry() -> Result<RetryLayer<Http>, retry::BuildError> {
     RetryLayer::builder().http().mode(Mode::Shadow).build()
 }
@@ -22,7 +22,7 @@ pub fn shadow_hedge() -> Result<HedgeLayer<Http>, hedge::BuildError> {
     HedgeLayer::builder().http().mode(Mode::Shadow).build()
 }
 
-/// Requests that a rate limit in shadow mode would have rejected.
+/// Counts the requests that a rate limit in shadow mode would have rejected.
 #[derive(Debug, Default)]
 pub struct WouldReject(AtomicU64);
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tower::{BoxError, Service, ServiceBuilder};
 use tower_jitter_retry::{BuildError, RetryLayer};
 
-/// A client that retries uploads of up to 8 MiB. A concurrency limit below bounds the memory: at most 16 uploads in
-/// flight.
+/// A client that retries uploads of up to 8 MiB. A concurrency limit around the retry layer bounds the memory of the
+/// recorded bodies: at most 16 uploads are in flight.
 pub fn client() -> Result<
     impl Service<reqwest::Request, Response = reqwest::Response, Error = BoxError> + Clone,
     BuildError,
@@ -17,7 +17,7 @@ pub fn client() -> Result<
     let retry = RetryLayer::builder()
         .http()
         .replay_limit(8 << 20)
-        // A stalled upload leaves time for the next attempt.
+        // Ends a stalled attempt, so that the layer can retry it.
         .attempt_timeout(Duration::from_secs(30))
         .build()?;
     Ok(ServiceBuilder::new()
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use crate::testing::serve;
 
-    /// Rejects the first upload with 503 and stores the length of every complete upload.
+    /// Rejects the first upload with 503, and answers every later upload with its length.
     async fn server(attempts: &Arc<AtomicUsize>) -> String {
         let attempts = Arc::clone(attempts);
         let upload = async move |body: Bytes| match attempts.fetch_add(1, Relaxed) {

@@ -56,7 +56,7 @@ use tower_jitter_retry::RetryLayer;
 type Body = http_body_util::Full<bytes::Bytes>;
 ";
 
-/// Compiles the dependencies once more, so `scripts/full` runs it.
+/// Compiles the dependencies once more, so only `scripts/full` runs it.
 #[test]
 #[ignore = "takes a minute; scripts/full runs it"]
 fn the_compiler_reports_each_mistake_in_the_words_of_the_recipe() {
