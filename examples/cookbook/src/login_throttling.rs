@@ -21,7 +21,8 @@ pub fn app() -> Result<Router, BuildError> {
         // A login that succeeds costs nothing.
         .refund_when(|response| response.is_some_and(|response| response.status().is_success()))
         .build()?;
-    // The log allows at most five attempts in any hour. A bucket would allow five at first and then one every 12 minutes.
+    // The log allows at most five attempts in any hour. A bucket would allow five at first and then one every 12
+    // minutes.
     let by_account = Policy::new("account", Quota::per_hour(5)).sliding_window_log();
     let by_account = Limiter::new(Memory::default(), by_account)?;
     Ok(Router::new()

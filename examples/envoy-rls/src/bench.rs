@@ -69,7 +69,7 @@ impl BenchOptions {
         Ok(())
     }
 
-    /// Returns the calls that were answered.
+    /// Returns the number of answered calls.
     async fn row(
         &self,
         endpoint: &Endpoint,

@@ -16,7 +16,8 @@ pub(crate) type Domains = HashMap<String, Level>;
 ///
 /// # Errors
 ///
-/// If a file cannot be read or is not valid: the error names the file, the line and the field.
+/// Fails if a file cannot be read or is not valid, or if two files have the same domain. The error names the file, and
+/// for invalid YAML the line and usually the field.
 pub(crate) fn load(paths: &[PathBuf]) -> Result<Domains, BoxError> {
     let mut domains = Domains::new();
     for path in paths {
@@ -72,13 +73,13 @@ struct Node {
 pub(crate) struct Rule {
     /// `None` is unlimited.
     pub(crate) limit: Option<RateLimit>,
-    /// Hits are counted, but never over the limit.
+    /// Hits are counted, but the status is never `OVER_LIMIT`.
     pub(crate) shadow: bool,
 }
 
 impl Level {
-    /// Returns the rule of a descriptor. On each level an entry's value goes before its key alone, and a descriptor
-    /// only matches a rule that is nested as deep as the descriptor is long.
+    /// Returns the rule of a descriptor. On each level, a rule with the entry's value takes precedence over a rule with
+    /// its key alone. A descriptor of n entries matches only rules that are nested n deep.
     pub(crate) fn find(&self, entries: &[Entry]) -> Option<&Rule> {
         let (first, rest) = entries.split_first()?;
         let values = self.0.get(&first.key)?;
@@ -155,7 +156,7 @@ impl From<Descriptor> for Node {
                 } else {
                     &*name
                 };
-                // It goes into headers, in quotes.
+                // The name goes into headers, in quotes.
                 *name = given.replace(|c: char| !matches!(c, ' '..='~') || "\"\\".contains(c), "_");
             }
             let shadow = descriptor.shadow_mode;
@@ -195,7 +196,7 @@ fn not_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Er
     Ok(text)
 }
 
-/// envoyproxy/ratelimit gives `*` a meaning that it does not have here.
+/// Rejects `*`, which is a wildcard in envoyproxy/ratelimit.
 fn no_wildcard<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let value = String::deserialize(deserializer)?;
     if value.contains('*') {

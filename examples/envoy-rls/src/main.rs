@@ -46,7 +46,7 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measures calls per second over a loopback connection, without decisions of the failure mode.
+    /// Measures calls per second over loopback connections, without decisions of the failure mode.
     Bench(bench::BenchOptions),
 }
 

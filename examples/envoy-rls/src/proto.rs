@@ -39,7 +39,7 @@ pub(crate) struct Descriptor {
     /// Replaces the limit of the configuration.
     #[prost(message, optional, tag = "2")]
     pub(crate) limit: Option<LimitOverride>,
-    /// Replaces the hits of the request; zero is a question that counts nothing. (prost's form of `UInt64Value`.)
+    /// Replaces the hits of the request; zero checks the limit and counts nothing. (prost's form of `UInt64Value`.)
     #[prost(message, optional, tag = "3")]
     pub(crate) hits_addend: Option<u64>,
 }
@@ -111,7 +111,7 @@ pub(crate) struct ProtoDuration {
 }
 
 impl ProtoDuration {
-    /// Rounded up.
+    /// Returns the duration in seconds, rounded up.
     pub(crate) fn whole_seconds(self) -> i64 {
         self.seconds.saturating_add((self.nanos > 0).into())
     }

@@ -14,10 +14,10 @@ use crate::proto::{
 };
 
 /// Maximum number of concurrent decisions of one call. A remote backend decides them in few round trips, and a call
-/// with many descriptors leaves room in its queue for other calls.
+/// with many descriptors leaves room in the backend's queue for other calls.
 const CONCURRENT_DECISIONS: usize = 64;
 
-/// A limiter for each unit of time, by its number. Each decision brings the limit of its rule.
+/// A limiter for each unit of time, by the number of the unit. Each decision brings the limit of its rule.
 pub(crate) type Limiters = HashMap<i32, Limiter>;
 
 /// The rate limits of all domains.
@@ -34,7 +34,7 @@ impl RateLimiter {
     /// # Errors
     ///
     /// `INVALID_ARGUMENT`, before anything is counted, for a request that the API does not allow. `UNAVAILABLE` if the
-    /// backend fails and the service fails closed.
+    /// backend fails and the service fails closed, or if the backend fails to count rejected hits.
     pub(crate) async fn should_rate_limit(
         &self,
         request: &RateLimitRequest,
@@ -76,7 +76,8 @@ impl RateLimiter {
         })
     }
 
-    /// Returns the rule of a descriptor, unless the configuration has none.
+    /// Returns the rule of a descriptor: the descriptor's own limit, or else the rule in the configuration. `None` if
+    /// the configuration has no such domain or rule.
     fn rule(&self, domain: &str, descriptor: &Descriptor) -> Result<Option<Rule>, Status> {
         let entries = &descriptor.entries;
         if entries.is_empty() || entries.iter().any(|entry| entry.key.is_empty()) {
@@ -144,7 +145,7 @@ impl RateLimiter {
             rest.map_err(unavailable)?;
             decision.remaining = 0;
         }
-        // A check of zero hits is always allowed. It exceeds the limit if no hits remain.
+        // A check of zero hits is allowed unless the limit is zero. It exceeds the limit if no hits remain.
         let over = !decision.allowed || decision.remaining == 0 && hits == 0;
         let code = if over && !shadow {
             Code::OverLimit

@@ -348,7 +348,7 @@ async fn ten_thousand_descriptors_in_a_call_take_bounded_memory() {
         assert_eq!((overall, statuses.len()), (Code::Ok, 10_000));
         assert!(statuses.iter().all(|status| status.limit_remaining == 2));
     }
-    // The backend keeps 1,000 keys: the oldest ones are forgotten.
+    // The backend keeps 1,000 keys, so later keys have replaced this one.
     assert_eq!(service.one(user("0-0")).await, (Code::Ok, 2));
 }
 
