@@ -97,8 +97,8 @@ impl Adjusted {
         })
     }
 
-    /// Replaces the state with the result of `change`, and puts the quota `in_force` in force. If `change` returns
-    /// `None`, keeps the state and returns `false`.
+    /// Replaces the state with the result of `change`, puts the quota `in_force` in force, and returns `true`. If
+    /// `change` returns `None`, keeps the state and the quota, and returns `false`.
     fn change(
         &self,
         words: &mut Words,
@@ -120,9 +120,9 @@ impl Adjusted {
         state.is_some()
     }
 
-    /// Returns the quota in force, or `None` if no tokens are used, and the time of the change. That time is never
-    /// before the last write: if this clock is behind the writer's clock, the difference between the clocks would look
-    /// like used tokens.
+    /// Returns the quota in force, or `None` if no tokens are used, and the time at which to apply a change: `now`, or
+    /// the last write if that is later. If this clock is behind the writer's clock, the difference between the clocks
+    /// would otherwise look like used tokens.
     fn in_force(&self, words: &[u64], now: Now) -> (Option<Quota>, Now) {
         let Some(used) = Used::read(words) else {
             return (None, now);
@@ -155,8 +155,8 @@ impl Arithmetic for Adjusted {
         }
     }
 
-    /// An extra charge puts its quota in force. Under a quota of zero, it puts the policy's own quota in force. A
-    /// refund does not change the quota in force.
+    /// An extra charge puts its quota in force. If its quota is zero, it puts the policy's own quota in force. A refund
+    /// does not change the quota in force.
     fn settle(&self, words: &mut Words, now: Now, take: &Take<'_>, delta: i64) -> bool {
         let (in_force, now) = self.in_force(words, now);
         let asked = Some(self.asked(take)).filter(|quota| !quota.is_zero());

@@ -72,7 +72,8 @@ impl Bucket {
         self.pace.tokens(full.saturating_sub(used))
     }
 
-    /// Returns by how much the wait of the next request exceeds `max_wait`, or goes beyond the horizon.
+    /// Returns by how much the wait of the next request exceeds `max_wait`, or goes beyond the horizon. Zero if the
+    /// request can join the queue.
     #[inline(never)]
     fn too_long(&self, now: Moment, ahead: u64, max_wait: u64) -> Duration {
         let last = clamp(now.nanos.saturating_add(max_wait));
@@ -90,7 +91,7 @@ impl Bucket {
         room.map_or(0, |room| self.pace.tokens(room) + 1)
     }
 
-    /// Decides as a queue. Grants at most the cost, because a larger grant would undo the spacing.
+    /// Decides as a queue. Ignores `up_to`, because a grant above the cost would undo the spacing.
     fn enqueue(&self, now: Moment, ahead: u64, max_wait: u64, take: &Take<'_>) -> Decision {
         let delay = self.pace.span(now, ahead);
         let too_long = self.too_long(now, ahead, max_wait);

@@ -100,7 +100,8 @@ impl Pace {
         Duration::from_nanos(self.nanos_per_unit.ceil(now.units + units) - now.nanos)
     }
 
-    /// Returns by how many units a state is ahead of the clock after a settlement of `delta` tokens.
+    /// Returns by how many units a state is ahead of the clock after a settlement of `delta` tokens. Before the
+    /// settlement, the state is `ahead` units ahead. An extra charge raises that number to at most [`MAX_AHEAD`].
     pub(super) fn settled(&self, ahead: u64, delta: i64) -> u64 {
         let units = delta.unsigned_abs().saturating_mul(1 << self.token_bits);
         if delta < 0 {

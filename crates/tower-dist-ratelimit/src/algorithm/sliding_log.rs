@@ -5,8 +5,8 @@ use crate::{BuildError, Decision, Quota};
 
 /// The maximum limit of a sliding window log, in tokens, and the maximum number of requests that count in its window.
 ///
-/// In memory a log usually takes 16 to 37 bytes per request and key: it grows by doubling, and drops old requests in
-/// batches.
+/// In memory a log usually takes 16 to 37 bytes per request in a key's window: it grows by doubling, and drops old
+/// requests in batches.
 pub const MAX_LOG: u64 = 10_000;
 
 /// A sliding window log: it keeps the time and the cost of each request, so the limit holds exactly in every interval
@@ -45,7 +45,8 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Returns the sum of the costs up to the first `len` requests of the log.
+    /// Returns the sum at the last of the log's first `len` requests: the cost of all requests up to it. If `len` is 0,
+    /// returns the sum before the oldest request.
     fn sum_of(self, len: usize) -> u64 {
         let last = len.checked_sub(1).and_then(|last| self.entries.get(last));
         last.map_or(self.gone, |last| last[1])

@@ -88,7 +88,7 @@ impl SlidingWindow {
     }
 
     /// Returns the part of the oldest sub-window's `count` that counts, `passed` nanoseconds into the present
-    /// sub-window.
+    /// sub-window. Rounded up.
     fn share(&self, count: u64, passed: u64) -> u64 {
         if self.whole || count == 0 {
             return count;
