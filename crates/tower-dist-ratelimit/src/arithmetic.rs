@@ -44,10 +44,10 @@
 //!
 //! | first byte | algorithm | words |
 //! |---|---|---|
-//! | `0x11` | token bucket, leaky bucket | time at which the bucket is full, in units of the quota's clock; limit, window in ns and burst of the quota in force; time of the write |
+//! | `0x11` | token bucket, leaky bucket | time at which the bucket is full, in units of the clock of the quota in force; that quota's limit, window in ns, and burst; time of the last write in ns |
 //! | `0x12` | leaky queue | the same, for the time at which the queue is empty |
 //! | `0x13` | fixed window | one word: number of the window, counted from 1, in the high bits; count in the low bits, which are as many as the leading zeros of `HORIZON / window + 2` as a `u64` |
-//! | `0x14` | fixed window from the first request | end of the window, count |
+//! | `0x14` | fixed window from the first request | end of the window in ns, count |
 //! | `0x15` | sliding windows of all kinds, with `n` sub-windows | number of the newest sub-window; then `n + 1` counts, with the count of sub-window `i` at index `i mod (n + 1)` |
 //! | `0x16` | sliding window log | for each entry, the oldest first: nanoseconds since the previous entry (for the oldest one, since the epoch), tokens. Requests of one nanosecond share an entry |
 //!
@@ -125,8 +125,9 @@ impl Limit {
             Algorithm::SlidingWindowStrict { count } => (0x15, Arc::new(sliding(count, true)?)),
             Algorithm::SlidingWindowLog => (0x16, Arc::new(SlidingLog::new(quota, longest_log)?)),
         };
-        // Two windows are enough, because no token counts for longer. Without this bound, a window that a wrong clock
-        // placed in the far future would be kept until then. A bucket can take any time to drain, so it has no bound.
+        // With windows and logs, no token counts for longer than two windows. Without this bound, a window that a wrong
+        // clock placed in the far future would be kept until then. A bucket or queue can take any time to drain, so it
+        // has no bound.
         let longest = match algorithm.has_windows() {
             true => quota.window().saturating_mul(2),
             false => Duration::MAX,
@@ -254,6 +255,25 @@ impl State {
 /// Returns whether all charges are allowed. If one is rejected, no tokens are taken. The decision of a charge that
 /// would pass alone then stays allowed, but grants nothing. Every charge with a cost can still put its
 /// [quota](Charge::quota) in force.
+///
+/// The three slices must have the same length.
+///
+/// ```
+/// use tower_dist_ratelimit::arithmetic::{Limit, charge_all};
+/// use tower_dist_ratelimit::backend::{Charge, PolicyId};
+/// use tower_dist_ratelimit::{Algorithm, Decision, Quota};
+///
+/// let one = Limit::new(Algorithm::TokenBucket, Quota::per_hour(1))?;
+/// let ten = Limit::new(Algorithm::TokenBucket, Quota::per_hour(10))?;
+/// let mut states = [one.unused(0), ten.unused(0)];
+/// let charges = [0, 1].map(|id| Charge::new(PolicyId::new(id), b"alice", 1));
+/// let mut out = [Decision::default(); 2];
+/// assert!(charge_all(&mut states, 0, &charges, &mut out));
+/// // The first limit rejects the second request, so the second limit keeps its nine tokens.
+/// assert!(!charge_all(&mut states, 0, &charges, &mut out));
+/// assert_eq!((out[1].allowed, out[1].granted, out[1].remaining), (true, 0, 9));
+/// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+/// ```
 pub fn charge_all(
     states: &mut [State],
     nanos: u64,
