@@ -191,7 +191,8 @@ impl Policy {
         self.counted(Algorithm::SlidingWindowStrict { count })
     }
 
-    /// Stores the time and the cost of each request. The algorithm never admits more than the limit in any window.
+    /// Stores the time and the cost of each admitted request. The algorithm never admits more than the limit in any
+    /// window.
     ///
     /// Use it for small limits that must hold, such as logins. The limit is at most 10,000, or less in some backends.
     /// In [`Memory`](crate::backend::Memory), each request in the window takes 16 to 37 bytes.
@@ -464,7 +465,7 @@ impl Policy {
     /// | `None`, or a window of zero or above 100 years | the policy's quota |
     /// | a limit or burst of zero | rejects every request, without a round trip |
     /// | another quota, with a bucket or leaky queue | that quota, or the nearest quota within the backend's bounds |
-    /// | another quota, with a window or log algorithm | its limit, with the policy's window; a log counts at most 10,000 |
+    /// | another quota, with a window or log algorithm | its limit, with the policy's window; a log counts at most 10,000, or less in some backends |
     ///
     /// Used tokens stay used when the quota changes. If a bucket, window or log has more used tokens than the new burst
     /// or limit, it rejects requests until enough tokens have returned. If the new burst or limit is higher, the key
@@ -498,11 +499,11 @@ impl Policy {
     /// database.
     ///
     /// The look-up must finish within the layer's [timeout](crate::RateLimitLayerBuilder::backend_timeout). If the
-    /// look-up times out, [`FailureMode`](crate::FailureMode) decides; over a [`Memory`](crate::backend::Memory)
+    /// look-up times out, [`FailureMode`](crate::FailureMode) decides. Over a [`Memory`](crate::backend::Memory)
     /// without a set [consistency](crate::RateLimitLayerBuilder::consistency), [`Local`](crate::FailureMode::Local)
-    /// means the policy's own quota. After the look-up the backend has the same time again, so a slow look-up never
-    /// opens the backend's circuit. During the look-up the request occupies the ready inner service, so keep the quotas
-    /// in a cache.
+    /// means that all policies decide on the request with their own quotas. After the look-up the backend has the same
+    /// time again, so a slow look-up never opens the backend's circuit. During the look-up the request occupies the
+    /// ready inner service, so keep the quotas in a cache.
     ///
     /// This works in a [`RateLimitLayer`](crate::RateLimitLayer), for HTTP and gRPC. For other requests, and for
     /// requests that wait for their turn, let a layer above look up the quota and store it in the request. Then

@@ -136,8 +136,8 @@ impl Quota {
         if self.burst == 0 { 0 } else { self.limit }
     }
 
-    /// Returns whether the limit or the burst is 0. A key with such a quota has all its requests rejected. A backend
-    /// rejects every cost above zero.
+    /// Returns whether the limit or the burst is 0. Layers and limiters reject all requests of a key with such a quota.
+    /// A backend rejects every cost above zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.limit == 0 || self.burst == 0

@@ -25,7 +25,7 @@ impl Terms {
         terms.collect()
     }
 
-    /// Returns the terms of a charge, whose key can have a quota of its own.
+    /// Returns the terms of a charge, whose key can have a quota of its own. `None` if no policy has the charge's id.
     #[inline]
     pub(crate) fn of(all: &[Self], charge: &Charge<'_>) -> Option<Self> {
         let mut terms = *all.iter().find(|terms| terms.id == charge.policy)?;

@@ -26,7 +26,7 @@ pub enum Algorithm {
     LeakyBucket,
     /// A leaky bucket whose requests wait for their turn.
     LeakyQueue {
-        /// Maximum wait.
+        /// Maximum wait, above zero and at most 100 years.
         max_wait: Duration,
     },
     /// A counter per window.
@@ -38,16 +38,16 @@ pub enum Algorithm {
     FixedWindowFromFirstRequest,
     /// The counters of the current and the previous window. The previous one counts in part.
     SlidingWindow,
-    /// One counter for each of `count` equal parts of the window (buckets). The bucket before the window counts in
-    /// part.
+    /// One counter for each of `count` equal parts of the window (buckets), and one for the bucket before them, which
+    /// counts in proportion to its part inside the window.
     SlidingWindowBuckets {
-        /// Number of buckets in a window.
+        /// Number of buckets in a window, from 2 to 100.
         count: u32,
     },
-    /// One counter for each of `count` equal parts of the window (buckets). The bucket before the window counts in
-    /// full.
+    /// One counter for each of `count` equal parts of the window (buckets), and one for the bucket before them, which
+    /// counts in full.
     SlidingWindowStrict {
-        /// Number of buckets in a window.
+        /// Number of buckets in a window, from 2 to 100.
         count: u32,
     },
     /// The time and the cost of each request.

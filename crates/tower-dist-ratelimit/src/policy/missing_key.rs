@@ -10,10 +10,12 @@ pub enum MissingKey {
     /// All requests without the key share one count, so all clients that omit the key share one quota. With the
     /// `tracing` feature the first such request logs a warning, because it can mean a misconfigured server.
     Shared,
-    /// The policy does not apply to the request.
+    /// The policy does not apply to the request. With the `tracing` feature, the first such request logs a warning if
+    /// the key has a [hint](crate::key::KeyExtractor::hint).
     Skip,
     /// The request is rejected with [`Reason::MissingKey`](crate::Reason::MissingKey) and not charged. By default, the
-    /// status is 400 (gRPC: `INVALID_ARGUMENT`).
+    /// status is 400 (gRPC: `INVALID_ARGUMENT`). With the `tracing` feature, the first such request logs a warning if
+    /// the key has a [hint](crate::key::KeyExtractor::hint).
     Reject,
     /// The request is rejected with [`Reason::Misconfigured`](crate::Reason::Misconfigured) and not charged. By
     /// default, the status is 500 (gRPC: `INTERNAL`), and the response has the key's

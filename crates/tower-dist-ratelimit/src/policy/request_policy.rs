@@ -10,16 +10,24 @@ use crate::{Algorithm, Quota, key::KeySink};
 /// be `None` and set [`MissingKey::Skip`](crate::MissingKey::Skip).
 ///
 /// ```
+/// use std::convert::Infallible;
+/// use tower::{Layer, Service, ServiceExt, service_fn};
 /// use tower_dist_ratelimit::{CallLimitLayer, Policy, Quota, RequestPolicy, backend::Memory};
 ///
 /// struct Print { user: u64, pages: u64 }
 ///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let pages = RequestPolicy::from(Policy::new("pages", Quota::per_minute(100))).cost_fn(|print: &Print| print.pages);
 /// let layer = CallLimitLayer::builder(Memory::default())
 ///     .limit(pages)
 ///     .limit(Policy::new("jobs", Quota::per_second(1)).by_request(|print: &Print| print.user))
 ///     .build()?;
-/// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+///
+/// let mut service = layer.layer(service_fn(async |_: Print| Ok::<_, Infallible>(())));
+/// assert!(service.ready().await?.call(Print { user: 1, pages: 80 }).await.is_ok());
+/// assert!(service.ready().await?.call(Print { user: 2, pages: 30 }).await.is_err());
+/// # Ok(())
+/// # }
 /// ```
 #[must_use = "a policy does nothing until it is given to a limiter"]
 pub struct RequestPolicy<Req> {
