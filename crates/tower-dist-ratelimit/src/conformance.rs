@@ -162,6 +162,10 @@ impl Conformance {
     /// # Errors
     ///
     /// A promise that the backend breaks.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, or if the backend or the clock panics.
     pub async fn run(self) -> Result<(), Violation> {
         let kit = Arc::new(self);
         if kit.wants(BUILDING) {

@@ -35,7 +35,7 @@ pub(super) const CHECKS: [(&str, CheckFn); 10] = [
     ("dynamic quotas", |case| Box::pin(dynamic_quotas(case))),
 ];
 
-/// Checks that `register` accepts the backend's algorithms, and rejects the others.
+/// Checks that `register` accepts the case's algorithm if the backend supports it, and rejects it otherwise.
 pub(super) fn building(case: &Case) -> Checked {
     let is_same = |one| discriminant(one) == discriminant(&case.algorithm);
     let built = case.subject(FROZEN);

@@ -38,13 +38,14 @@ impl StateRange {
         ]
     }
 
-    /// Returns the earliest and the latest time at which the key has no used tokens.
+    /// Returns the earliest and the latest time at which the key has no used tokens, as a look at an unknown time from
+    /// `from` to `to` can report it.
     pub(super) fn unused(&self, from: u64, to: u64) -> [u64; 2] {
         [(&self.most, from), (&self.least, to)]
             .map(|(state, now)| now + saturating_nanos(state.decide(now, &LOOK).reset_after))
     }
 
-    /// Takes `delta` tokens, or returns `-delta` tokens.
+    /// Takes `delta` tokens, or returns `-delta` tokens, at an unknown time from `from` to `to`.
     pub(super) fn settle(&mut self, from: u64, to: u64, delta: i64) {
         if delta != 0 {
             self.most.settle(from, &LOOK, delta);

@@ -17,8 +17,8 @@ const LENGTH: u32 = 40;
 const LIVE: Duration = Duration::from_millis(500);
 
 /// Checks that random requests are decided as the arithmetic decides them, also while time passes. If the clock cannot
-/// be paused, time passes only for buckets, queues and logs, because the beginning of windows is unknown. For staggered
-/// windows, time never passes.
+/// be paused, time passes only for buckets, queues and logs, because the beginning of windows is unknown, and only in
+/// every second sequence. For staggered windows, the check lets no time pass.
 pub(super) async fn decisions(case: Case) -> Checked {
     let kit = &case.kit;
     let mut numbers = Rng::new(kit.seed, case.check);
