@@ -11,10 +11,10 @@ pub(super) fn parse(url: &str) -> Result<Vec<Address>, ConnectError> {
     };
     let hosts = hosts.strip_suffix('/').unwrap_or(hosts);
     if hosts.contains('@') {
-        return Err(wrong("has no user or password"));
+        return Err(wrong("must have no user or password"));
     }
     if hosts.contains(['/', '?', '#']) {
-        return Err(wrong("has no path, query or fragment"));
+        return Err(wrong("must have no path, query or fragment"));
     }
     let addresses: Vec<Address> = hosts
         .split(',')
@@ -63,9 +63,9 @@ mod tests {
             ("memcached://a,", host),
             ("memcached://a:0", host),
             ("memcached://a:99999", host),
-            ("memcached://u:secret@a", "has no user or password"),
-            ("memcached://a/1", "has no path, query or fragment"),
-            ("memcached://a?b", "has no path, query or fragment"),
+            ("memcached://u:secret@a", "must have no user or password"),
+            ("memcached://a/1", "must have no path, query or fragment"),
+            ("memcached://a?b", "must have no path, query or fragment"),
             ("memcached://a,b:11211,a:11211", "names a server twice"),
             (&many, "names more than 64 servers"),
         ] {
