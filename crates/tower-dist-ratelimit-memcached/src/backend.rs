@@ -18,9 +18,10 @@ use crate::{
 
 /// A backend that keeps the limits of a whole fleet in Memcached.
 ///
-/// Memcached runs no scripts, but it adds to counters, and writes a value only if the value is unchanged. Fixed windows
-/// are counters. All other algorithms are values, written by compare-and-swap. With both, concurrent requests of any
-/// number of processes do not exceed the limit. The exceptions are differing clocks and evicted items, described below.
+/// Memcached runs no scripts, but it can add to counters, and can write a value only if the value is unchanged. Fixed
+/// windows are usually counters. All other algorithms are values, written by compare-and-swap. Concurrent requests of
+/// any number of processes do not exceed the limit of a counter or a value. The exceptions, described below, are
+/// differing clocks, evicted items, and a restart or flush of a server.
 ///
 /// ```no_run
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, key};
@@ -42,8 +43,8 @@ use crate::{
 ///
 /// | algorithm | stored as | round trips | clock |
 /// |---|---|---|---|
-/// | [`fixed_window_from_first_request`](Policy::fixed_window_from_first_request), whole seconds from 2 s to below 30 days | a counter that expires with its window | 1; 2 or more for a rejection | the server's |
-/// | [`fixed_window`](Policy::fixed_window), [`fixed_window_staggered`](Policy::fixed_window_staggered) | a counter per window | 1; 2 or more for a rejection | this machine's |
+/// | [`fixed_window_from_first_request`](Policy::fixed_window_from_first_request), whole seconds from 2 s to below 30 days | a counter that expires with its window | usually 1; 2 or more for a rejection | the server's |
+/// | [`fixed_window`](Policy::fixed_window), [`fixed_window_staggered`](Policy::fixed_window_staggered) | a counter per window | usually 1; 2 or more for a rejection | this machine's |
 /// | all others, and `fixed_window_from_first_request` with other windows | a value of a [`CasBackend`], written by compare-and-swap | 2, more while other processes change the key; usually 1 for a rejection | this machine's |
 /// | several policies in a set | one value per key | as in the row above | this machine's |
 ///
@@ -53,7 +54,8 @@ use crate::{
 /// # Counters
 ///
 /// A charge adds its cost to the window's count. If the count then exceeds the limit, the request is rejected, and
-/// another round trip takes the cost back. So a rejected request normally leaves the count unchanged in the end.
+/// another round trip takes the cost back. So a rejected request normally leaves the count unchanged in the end. A
+/// request whose cost is zero or above the limit only reads the count, in one round trip.
 ///
 /// Until the cost is taken back, another request that would fit can be rejected. The same holds while a charge reserves
 /// [more tokens](tower_dist_ratelimit::backend::Charge::up_to) than it is granted. The [deny
@@ -62,8 +64,14 @@ use crate::{
 /// cost.
 ///
 /// A window that the server ends may end before the cost is taken back. So the cost is taken back only from an
-/// unchanged window. If other processes change the window during 16 attempts, or if the connection is lost, the cost
-/// stays charged until the window ends. Dynamic quotas may lower or raise the limit at any time.
+/// unchanged window. The cost stays charged until the window ends if
+///
+/// - other processes change the window during 16 attempts,
+/// - another process changes the window, and the charge is older than the window's length less 2 s (so a window of 2 s
+///   gets one attempt), or
+/// - the connection is lost.
+///
+/// Dynamic quotas may lower or raise the limit at any time.
 ///
 /// # Values
 ///
@@ -90,19 +98,20 @@ use crate::{
 ///
 /// # Keys and values
 ///
-/// Keys are `prefix:layout:hash:policy`. For windows that this machine's clock ends, the number of the window follows.
-/// The hash is 128 bits of the BLAKE3 of the caller's key. So keys have a bounded length, are the same on every
-/// machine, and reveal a client only to a reader who can guess the caller's key. A hash replaces the name of a policy
-/// with spaces. The key of a set ends in a hash that names its policies. Each new connection writes the key
+/// Keys are `prefix:layout:hash:policy`. For counters of windows that this machine's clock ends, the number of the
+/// window follows. The hash is 128 bits of the BLAKE3 of the caller's key. So keys have a bounded length, are the same
+/// on every machine, and reveal a client only to a reader who can guess the caller's key. A hash replaces the name of a
+/// policy with spaces. The key of a set ends in a hash that names its policies. Each new connection writes the key
 /// `prefix:probe`, which expires after 10 s.
 ///
 /// A counter takes 120 to 150 bytes on the server, a bucket 150 bytes, and a log up to 72 KiB. Every item expires,
-/// unless its end is after 2038. A request of zero cost writes nothing. A value that this backend did not write counts
-/// as zero and is replaced.
+/// unless its end is after 2038. A request of zero cost writes nothing. A value that is no count or state of this
+/// backend counts as zero and is replaced.
 ///
 /// A policy that is deployed with another limit keeps its counts, even while instances with the old limit run. If a
 /// fixed or sliding window or a log gets another length, or the policy another name or algorithm, its count starts from
-/// zero. Then all other counts of its set start from zero, too. The same happens if a policy joins or leaves the set.
+/// zero. Then all other counts of its set start from zero, too. The same happens if a policy joins or leaves the set,
+/// or if the order of the policies changes.
 ///
 /// A full Memcached evicts the least recently used items. Their limits then start from zero, so more requests are
 /// admitted. A flood of new keys can cause this. Provide memory for all keys that are limited at the same time, and
@@ -113,15 +122,15 @@ use crate::{
 /// # Servers
 ///
 /// `memcached://host[:port][,host[:port]..]`: up to 64 servers with Memcached 1.6.10 or later and compare-and-swap
-/// (without `-C`). Each of several servers holds a share of the keys, by rendezvous hashing of its host and port as
-/// written in the URL. So write them identically everywhere. There is no password and no encryption: keep the servers
-/// in a private network.
+/// (without `-C`). The default port is 11211. Each of several servers holds a share of the keys, by rendezvous hashing
+/// of its host and port as written in the URL. So write them identically everywhere. There is no password and no
+/// encryption: keep the servers in a private network.
 ///
 /// # Failures
 ///
-/// While there is no connection, every decision fails immediately. The backend reconnects after at most 50 ms, then
-/// after delays that double up to 1 s, with full jitter. An attempt that hangs delays the next one by at most 1 s; at
-/// most five attempts run concurrently. The backend replaces a connection in these cases:
+/// While a server has no connection, every decision on its keys fails immediately. The backend reconnects after at most
+/// 50 ms, then after delays that double up to 1 s, with full jitter. An attempt that hangs delays the next one by at
+/// most 1 s; at most five attempts per server run concurrently. The backend replaces a connection in these cases:
 ///
 /// - the connection is closed;
 /// - an answer does not come [in time](crate::MemcachedBuilder::answer_timeout);
@@ -139,13 +148,13 @@ use crate::{
 /// concurrent charges of a process to one value share a swap.
 ///
 /// A decision allocates its future, its command and a channel for the answer. A decision by a counter allocates its
-/// operation, too, and a rejection by a counter takes a task.
+/// operation, too, and takes a task if tokens have to be taken back.
 ///
 /// # Errors
 ///
 /// Building a limiter fails with:
 ///
-/// - a fixed window whose limit is above 2⁴⁸;
+/// - a counter whose limit is above 2⁴⁸;
 /// - a sliding window log of more than 4,000 tokens, divided by the number of logs in its set;
 /// - a [`Quota`](tower_dist_ratelimit::Quota) that is invalid for its algorithm;
 /// - a set of more than 16 policies.
@@ -163,7 +172,7 @@ pub struct Memcached {
 enum Storage {
     /// The set has one policy, and each of its windows is a counter.
     CounterPolicy(Arc<CounterPolicy>),
-    /// The states are values of the [`CasBackend`]. These are the policies' ids there.
+    /// The states are values of the [`CasBackend`], which knows the policies by these ids.
     Values(Vec<PolicyId>),
 }
 
@@ -175,8 +184,8 @@ impl Memcached {
     ///
     /// A correction is lost if its connection ends, its answer times out or is an error, or it has found no room in its
     /// queue or has lost races for 5 s. A lost refund can leave its tokens charged, so fewer requests are admitted. A
-    /// lost extra charge can take no tokens, so more are admitted. A correction that could not be sent at all fails
-    /// immediately and is not counted.
+    /// lost extra charge can take no tokens, so more are admitted. A caller's correction that could not be sent at all
+    /// fails immediately and is not counted.
     ///
     /// # Example
     ///
@@ -194,19 +203,19 @@ impl Memcached {
         self.corrections.lost() + self.values.lost_corrections()
     }
 
-    /// Waits until no correction is in progress, at most `limit`.
+    /// Waits at most `limit` until no correction and no request with several keys is in progress.
     ///
     /// A refund continues after its request has ended, but not after the runtime has shut down. So call this at
     /// shutdown, after the last request.
     ///
     /// # Errors
     ///
-    /// A [timeout](BackendError::is_timeout), if corrections are still in progress after `limit`.
+    /// A [timeout](BackendError::is_timeout), if one of them is still in progress after `limit`.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends only the wait; the corrections continue. During the wait, new corrections fail, and so
-    /// do requests with several keys.
+    /// Dropping the future ends only the wait; corrections and requests continue. During the wait, new corrections and
+    /// new requests with several keys fail.
     ///
     /// # Example
     ///

@@ -89,7 +89,8 @@ impl MemcachedBuilder {
 
     /// The first part of every key: 1 to 64 printable ASCII characters without spaces.
     ///
-    /// Services with the same prefix on one server share the limits of policies with the same name and algorithm.
+    /// Services with the same prefix on one server share the counts of policies with the same name and algorithm. For
+    /// windows and logs, the window must have the same length, too.
     ///
     /// # Default
     ///
@@ -125,8 +126,8 @@ impl MemcachedBuilder {
         self
     }
 
-    /// Connects to all servers, and fails if one of them is unreachable. A service that should start during an outage
-    /// uses [`connect_lazy`](Self::connect_lazy).
+    /// Connects to all servers, one after the other, and fails if one of them is unreachable. A service that should
+    /// start during an outage uses [`connect_lazy`](Self::connect_lazy).
     ///
     /// # Errors
     ///
