@@ -18,7 +18,8 @@ use super::{
 /// 2⁶⁴.
 pub(super) const MOST: u64 = 1 << 48;
 
-/// Upper bound of a window that begins with the first request: the server reads a longer time to live as a date.
+/// Exclusive upper bound of a window that begins with the first request. The item lives a second longer, and the server
+/// reads a time to live above 30 days as a date.
 const LONGEST_FROM_FIRST: Duration = Duration::from_secs(30 * 86_400);
 
 /// A policy that is decided alone, and whose fixed windows are counters. Each window of a key is a Memcached item.
@@ -101,7 +102,7 @@ impl CounterPolicy {
         Some((nanos / window, Duration::from_nanos(left)))
     }
 
-    /// Returns the time to live of the item of a window that begins now.
+    /// Returns the time to live of a window's item that is created at `nanos`.
     pub(super) fn ttl(&self, nanos: u64) -> Ttl {
         let window = self.quota.window();
         let seconds = match self.windows {
@@ -124,7 +125,7 @@ impl CounterPolicy {
     }
 
     /// Returns whether an item with this time to live can be a window of this policy. An item of another program may
-    /// never expire, or live longer.
+    /// never expire, or live longer. Always `true` for aligned windows.
     pub(super) fn ends(&self, ttl: Option<i64>) -> bool {
         let Windows::FromFirst(seconds) = self.windows else {
             return true;

@@ -23,7 +23,7 @@ pub(super) struct Items {
 }
 
 impl Items {
-    /// Returns the tag of a store key. The key is `prefix:layout:tag:name`.
+    /// Returns the tag of a store key, which selects the server. The key is `prefix:layout:tag:name`.
     fn tag(&self, key: &[u8]) -> Tag {
         let parts = key.get(self.prefix.len() + 1..).unwrap_or_default();
         let tag = parts.split(|&byte| byte == b':').nth(1);

@@ -1,7 +1,7 @@
 use tower_dist_ratelimit::backend::toolkit::{Keys, Tag, tag, tag_bits};
 
 /// A Memcached key: `prefix:layout:tag:name`. For aligned windows, the number of the window follows. Most keys fit
-/// without an allocation.
+/// inline.
 ///
 /// Keys have at most 220 characters and no spaces; Memcached allows 250 characters.
 pub(super) type Key = smallvec::SmallVec<[u8; 96]>;

@@ -27,7 +27,8 @@ use super::{
 };
 
 /// Maximum number of commands that wait for the connection task: more than a service normally has concurrent requests.
-/// Further commands fail immediately, so that no longer queue builds up in front of a server that does not answer.
+/// Further requests fail immediately, so that no longer queue builds up in front of a server that does not answer. Only
+/// further commands of accepted requests wait for room.
 const INBOX: usize = 8192;
 
 /// The address of a server, and the settings of its connection.
@@ -93,8 +94,8 @@ impl Link {
         &self.0.runtime
     }
 
-    /// Sends a command. If `caller` is dropped before the connection task writes the command, the command is not sent.
-    /// Fails if there is no connection or if the queue is full.
+    /// Sends a command. If `caller` or the returned future is dropped before the connection task writes the command,
+    /// the command is not sent. Fails if there is no connection or if the queue is full.
     pub(super) fn send(
         &self,
         command: Command,
@@ -154,8 +155,8 @@ impl Future for PendingAnswer {
     }
 }
 
-/// Returns the error of a command that the task dropped. The task records a lost connection before it drops commands.
-/// So if the recorded state is up, the task itself has normally ended.
+/// Returns the error of a command without a connection, or of a command that the task dropped. The task records a lost
+/// connection before it drops commands. So if the recorded state is up, the task itself has normally ended.
 fn lost(health: &Health) -> BackendError {
     match health.is_up() {
         true => failure::ended(),

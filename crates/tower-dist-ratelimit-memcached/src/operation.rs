@@ -78,7 +78,7 @@ enum OperationOutcome {
         over: u64,
         ttl: Option<i64>,
         cas: Option<u64>,
-        /// The command that takes them back, or `None` if it could not be sent.
+        /// The answer to the command that takes the tokens back, or `None` if the command could not be sent.
         taken_back: Option<PendingAnswer>,
     },
     /// The value is no count of this policy.
@@ -151,7 +151,7 @@ impl Operation {
         })
     }
 
-    /// Sends the operation's command: a charge, a refund, or a reset. A charge that costs nothing, or more than the
+    /// Sends the operation's command: a charge, a correction, or a reset. A charge that costs nothing, or more than the
     /// limit, only reads the counter.
     fn attempt(&self, caller: Weak<Self>) -> Result<FirstCommand, BackendError> {
         let nanos = (self.clock)();
@@ -307,8 +307,8 @@ impl Operation {
         command.end(" v")
     }
 
-    /// Waits until the tokens are taken back. Returns the remaining count, which is 0 if the window has ended. Returns
-    /// `None` if the tokens stay charged until the window ends.
+    /// Waits until the tokens are taken back. Returns the window's count afterwards, or 0 if the window has ended.
+    /// Returns `None` if the tokens stay charged until the window ends.
     async fn taken_back(
         &self,
         attempt: &FirstCommand,

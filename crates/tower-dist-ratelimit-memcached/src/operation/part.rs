@@ -9,8 +9,8 @@ use tower_dist_ratelimit::backend::{
 
 use super::{Operation, OperationKind};
 
-/// A correction is a transaction with one part. It continues if its caller drops the future, and is retried if the
-/// queue is full.
+/// A correction is a transaction with one part. It continues if its caller drops the future, and is retried after a
+/// [busy](BackendError::busy) error, such as a full queue.
 impl TransactionPart for Operation {
     type Failure = BackendError;
 
