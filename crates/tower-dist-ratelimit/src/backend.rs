@@ -1,6 +1,6 @@
 //! Backends: they keep the state of limits and decide.
 //!
-//! [`Memory`] keeps the state in this process. The docs of [`Backend`] say how to write another one.
+//! [`Memory`] keeps the state in this process. The docs of [`Backend`] list the promises of every backend.
 
 mod answer;
 #[cfg(feature = "cas")]
@@ -35,13 +35,14 @@ use crate::{BuildError, Decision, Policy};
 /// A store of limits that decides on requests.
 ///
 /// The trait is object safe, and not stable before 0.2. The conformance kit (feature `conformance`) checks the promises
-/// below; each row names its check. The [arithmetic](crate::arithmetic) keeps the promises about decisions.
+/// below; each row names its check. A backend that decides with the [arithmetic](crate::arithmetic) keeps the promises
+/// about decisions.
 ///
 /// | promise | check |
 /// |---|---|
 /// | [`register`](Self::register) takes the policies that the backend supports, and rejects all others. | `building` |
 /// | A decision has the quota's limit, the granted and the remaining tokens, and a leaky queue's delay. | `decisions` |
-/// | An allowed charge grants its cost, or more of the free tokens, up to [`up_to`](Charge::up_to). | `decisions` |
+/// | An allowed charge grants all free tokens up to [`up_to`](Charge::up_to), and at least its cost. A leaky queue grants only the cost, and a charge of zero cost grants nothing. | `decisions` |
 /// | `retry_after` is zero if allowed. It is `None` if the cost is above the burst, or above the limit of an algorithm without a burst. Otherwise it is exact: one nanosecond (or the clock's grain) earlier the same request is rejected. | `decisions`, `retry` |
 /// | `reset_after` is the time until the key has no used tokens, for allowed and for rejected requests. | `decisions`, `expiry` |
 /// | Unless a clock jumped back, a charge of zero cost writes nothing. A rejected charge then writes only a change of the key's [quota](Charge::quota). | `nothing written` |
@@ -54,8 +55,9 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// No check covers these promises:
 ///
-/// - An answer is a future if it comes [`Later`](Answer::Later). The caller may drop the future at any time. If the
-///   charge is then in flight to a server, it may stay charged. The caller usually does not retry a failed answer.
+/// - The caller may drop the future of [`Answer::Later`] at any time. A charge that is then in flight to a server may
+///   stay charged.
+/// - The caller usually does not send a request again after a failed answer.
 /// - The future needs no timeout of its own: a caller waits at most its
 ///   [`backend_timeout`](crate::RateLimitLayerBuilder::backend_timeout).
 pub trait Backend: Any + Send + Sync {
@@ -116,16 +118,20 @@ pub trait Backend: Any + Send + Sync {
 /// their counts must be separate.
 ///
 /// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::Arc;
 /// use tower_dist_ratelimit::backend::{Backend, Memory};
-/// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer};
+/// use tower_dist_ratelimit::{Limiter, Policy, Quota};
 ///
 /// let backend: Arc<dyn Backend> = Arc::new(Memory::default());
-/// let reads = Policy::new("reads", Quota::per_second(100));
-/// let reads = RateLimitLayer::builder(Arc::clone(&backend)).limit(reads).build()?;
-/// let writes = Policy::new("writes", Quota::per_second(10));
-/// let writes = RateLimitLayer::builder(backend).limit(writes).build()?;
-/// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+/// let limiter = |name: &str| Limiter::new(Arc::clone(&backend), Policy::new(name, Quota::per_hour(1)));
+/// let (reads, same, writes) = (limiter("reads")?, limiter("reads")?, limiter("writes")?);
+/// assert!(reads.check("alice").await?.allowed);
+/// assert!(!same.check("alice").await?.allowed);
+/// assert!(writes.check("alice").await?.allowed);
+/// # Ok(())
+/// # }
 /// ```
 impl<T: Backend + ?Sized> Backend for Arc<T> {
     fn max_policies(&self) -> usize {

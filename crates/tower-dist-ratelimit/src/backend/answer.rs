@@ -19,6 +19,7 @@ pub enum Answer {
 
 impl Answer {
     /// Returns the answer of a backend that never answers later, such as a [`Memory`](super::Memory).
+    /// [`Later`](Self::Later) is an error.
     pub(crate) fn immediate(self) -> Result<bool, BackendError> {
         match self {
             Self::Done(allowed) => Ok(allowed),

@@ -23,6 +23,18 @@ impl PolicyId {
 /// A charge of tokens to one key under one policy.
 ///
 /// Its `Debug` output leaves the key out, because keys are often secrets.
+///
+/// ```
+/// use tower_dist_ratelimit::backend::{Backend, Charge, Memory};
+/// use tower_dist_ratelimit::{Decision, Policy, Quota};
+///
+/// let memory = Memory::default();
+/// let id = memory.register(&[Policy::new("mails", Quota::per_hour(10))])?[0];
+/// let mut out = [Decision::default()];
+/// memory.acquire(&[Charge::new(id, b"alice", 2).up_to(7)], &mut out);
+/// assert_eq!((out[0].granted, out[0].remaining), (7, 3));
+/// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Charge<'a> {
@@ -45,8 +57,8 @@ pub struct Charge<'a> {
     /// - If a bucket has more used tokens than this quota's burst, it rejects requests until enough of them have
     ///   drained. If the burst is larger than before, the additional tokens are free immediately.
     /// - In algorithms with windows, only the limit changes, by the same rules as a burst. The window keeps its length.
-    /// - A quota of zero rejects every cost above zero. A rejected charge with such a quota does not change the quota
-    ///   in force, and neither does a charge of zero cost or a refund.
+    /// - A quota of zero rejects every cost above zero, and never comes into force. A charge of zero cost and a refund
+    ///   do not change the quota in force.
     pub quota: Option<Quota>,
 }
 
@@ -93,7 +105,7 @@ impl<'a> Charge<'a> {
     }
 }
 
-/// The policy, key and quota of a charge that is stored after its request has ended.
+/// The policy, key and quota of a charge, stored for later charges and refunds to the key.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnedCharge {
     policy: PolicyId,
@@ -102,8 +114,8 @@ pub(crate) struct OwnedCharge {
 }
 
 impl OwnedCharge {
-    /// Longest key, in bytes, that is stored after its request has ended. The bound keeps clients from filling the
-    /// memory.
+    /// Longest key, in bytes, that leases and eventual counts store. They store a key beyond its request, so the bound
+    /// keeps clients from filling the memory. A [`RateLimitHandle`](crate::RateLimitHandle) stores a key of any length.
     pub(crate) const LONGEST_KEY: usize = 1_000;
 
     pub(crate) fn of(charge: &Charge<'_>) -> Self {

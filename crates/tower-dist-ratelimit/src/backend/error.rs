@@ -4,8 +4,8 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 ///
 /// If a decision fails, the [`FailureMode`](crate::FailureMode) decides instead. So a service's call never fails with
 /// this error. A check of a [`Limiter`](crate::Limiter) usually returns this error only with
-/// [`FailureMode::Closed`](crate::FailureMode::Closed), or for an [invalid quota](crate::Limiter::with_quota). Refunds,
-/// resets and returned leases can fail with this error in every failure mode.
+/// [`FailureMode::Closed`](crate::FailureMode::Closed), or for an [invalid quota](crate::Limiter::with_quota). Extra
+/// charges, refunds, resets and returned leases can fail with this error in every failure mode.
 ///
 /// [`Memory`](super::Memory) fails only if a charge's policy is not registered, or if a charge has a quota but its
 /// policy has no dynamic quotas.
@@ -56,8 +56,8 @@ impl BackendError {
         }
     }
 
-    /// The error of a backend that works but could not serve this request, such as with a full queue. Nothing was
-    /// charged, and a later attempt may succeed.
+    /// The error of a backend that works but could not serve this request, for example because its queue is full.
+    /// Nothing was charged, and a later attempt may succeed.
     ///
     /// ```
     /// use tower_dist_ratelimit::backend::BackendError;

@@ -16,7 +16,7 @@ use super::{BackendError, BoxFuture};
 /// The default timeout, 50 ms. A server on the same network usually answers in one or two milliseconds.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// A future that awaits a backend's answer until the timeout.
+/// A future that awaits the answer of a backend or of a quota look-up until the timeout.
 ///
 /// The mutex is never locked. It makes a future that is only `Send` also `Sync`, so the layer's future is `Sync`
 /// whenever the inner service's future is.
