@@ -26,7 +26,7 @@ pub(crate) use self::{
 use super::{Answer, Backend, BackendError, BoxFuture, Charge, PolicyId, Registry};
 use crate::{BuildError, Decision, Policy, algorithm::Take};
 
-/// Number of locks: enough that two requests seldom wait for the same lock.
+/// Number of locks for keys of policies that are decided together: enough that two keys seldom share a lock.
 const LOCKS: usize = 256;
 
 /// A backend that keeps the state of all keys in this process.
@@ -49,14 +49,15 @@ const LOCKS: usize = 256;
 ///
 /// At capacity, a new key replaces another key, which loses its state: the least limited of twelve or sixteen random
 /// keys. A key without used tokens can be replaced at no loss. So the capacity has to cover only the keys that have
-/// *used tokens at the same time*. If these keys are as many as the capacity, about one new key in 3,000 replaces one
-/// of them. If they are half as many, hardly any new key does. There is no clean-up to run. An attacker who invents
-/// keys can replace other keys, so use keys that cost something to get.
+/// *used tokens at the same time*. If these keys are as many as the capacity, about one new key in 2,000 to 3,000
+/// replaces one of them. If they are half as many, hardly any new key does. There is no clean-up to run. An attacker
+/// who invents keys can replace other keys, so use keys that cost something to get.
 ///
 /// # Errors
 ///
 /// Building a limiter fails if a quota cannot be counted (see [`Quota`](crate::Quota)), or if the limiter has more than
-/// 16 policies. It also fails if the system lacks the memory for the capacity. A `Memory` itself never fails a request.
+/// 16 policies. It also fails if the system does not provide the memory of the empty tables. A check of a limiter never
+/// fails because of its `Memory`.
 ///
 /// # Sharing
 ///
@@ -76,10 +77,14 @@ const LOCKS: usize = 256;
 /// or by chance share its lock. The memory keeps a SipHash-1-3 of each key with a random seed, and not the key itself.
 ///
 /// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
 ///
-/// let limiter = Limiter::new(Memory::with_capacity(1_000_000), Policy::new("per-user", Quota::per_second(5)))?;
-/// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+/// let limiter = Limiter::new(Memory::with_capacity(1_000_000), Policy::new("per-user", Quota::per_hour(5)))?;
+/// assert_eq!(limiter.check("alice").await?.remaining, 4);
+/// # Ok(())
+/// # }
 /// ```
 pub struct Memory {
     capacity: usize,
@@ -126,7 +131,8 @@ impl Memory {
     ///
     /// # Cost
     ///
-    /// Reads all places for keys: milliseconds for a million keys.
+    /// Reads all places for keys: milliseconds for a million keys. Where decisions take locks, they wait while their
+    /// part of the table is read.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

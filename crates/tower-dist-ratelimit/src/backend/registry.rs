@@ -40,7 +40,7 @@ const SEGMENTS: usize = (u32::BITS - PLACE_BITS) as usize;
 #[derive(Debug)]
 pub struct Registry<S> {
     segments: [OnceLock<Segment<S>>; SEGMENTS],
-    /// Number of sets. Locked while a set is added.
+    /// Number of sets. Locked during a registration.
     len: Mutex<usize>,
 }
 
@@ -67,7 +67,7 @@ impl<S> Registry<S> {
     ///
     /// # Errors
     ///
-    /// More than 32 policies, or the error of `prepare`. Then nothing is registered.
+    /// More than 32 policies, more than 2²⁷ - 1 sets, or the error of `prepare`. Then nothing is registered.
     pub fn register(
         &self,
         policies: &[Policy],

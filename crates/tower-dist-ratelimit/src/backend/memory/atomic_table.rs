@@ -19,7 +19,7 @@ impl<A: OneNumber> AtomicTable<A> {
     ///
     /// # Errors
     ///
-    /// The system has no memory for them.
+    /// The system has no memory for the slots.
     pub(super) fn new(arithmetic: A, capacity: usize) -> Result<Self, BuildError> {
         let slots = Slots::new(capacity).ok_or_else(|| no_memory(capacity))?;
         Ok(Self { arithmetic, slots })
@@ -47,7 +47,7 @@ impl<A: OneNumber> Store for AtomicTable<A> {
     fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision) {
         let arithmetic = &self.arithmetic;
         let now = self.at(key, nanos);
-        // Most keys are in their first line. The code for other lines is not inlined.
+        // While the table has unused slots, most keys are in their first line. The code for other lines is not inlined.
         let charge = |state| after(arithmetic, state, now, take);
         let state = self.slots.swap_first(key, charge);
         let state = state.unwrap_or_else(|| self.take_elsewhere(key, now, take));

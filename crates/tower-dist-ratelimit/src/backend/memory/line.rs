@@ -21,7 +21,8 @@ const BYTES: usize = 64;
 pub(super) struct Lines {
     words: Box<[AtomicU64]>,
     /// The index of the first word that is aligned to a cache line. The allocation itself is aligned only to 8 bytes,
-    /// so that the system can zero it page by page at first use. A larger alignment can write all pages now.
+    /// so that the system can zero it page by page at first use. With a larger alignment, an allocator can write zeros
+    /// to all pages immediately.
     first: usize,
     count: usize,
 }
@@ -43,7 +44,7 @@ pub(super) struct Slot<'a> {
 }
 
 impl Lines {
-    /// Unused lines, or `None` if the system has no memory for them.
+    /// Unused lines, or `None` if the system has no memory for the lines.
     pub(super) fn unused(count: usize) -> Option<Self> {
         let spare = BYTES / size_of::<u64>() - 1;
         let words = zeros(count.checked_mul(2 * WAYS)?.checked_add(spare)?)?;

@@ -49,14 +49,14 @@ impl ShardedTable {
     ///
     /// # Errors
     ///
-    /// The system has no memory for them.
+    /// The system has no memory for the empty buckets.
     pub(super) fn new(
         arithmetic: Arc<dyn Arithmetic>,
         capacity: usize,
     ) -> Result<Self, BuildError> {
         // There are 1.5 places per key. If two thirds of the places are taken, a key with two buckets of eight places
         // nearly always finds a free one. (In simulations of 100,000 keys, one key in 120 runs found none; at 80 %,
-        // twenty keys in each run.)
+        // 27 keys in each run.)
         let places = capacity.saturating_add(capacity / 2);
         let buckets = places.div_ceil(WAYS).max(1);
         let shards = (buckets / BUCKETS).clamp(1, SHARDS);

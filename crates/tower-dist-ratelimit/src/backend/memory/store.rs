@@ -12,7 +12,7 @@ pub(crate) trait Store: Send + Sync {
     /// Writes the decision of [`charge`](Self::charge) without taking tokens.
     fn check(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision);
 
-    /// Puts the quota of a request that took no tokens in force, if the algorithm stores it with the key.
+    /// Puts the quota of a request that took no tokens in force, if the algorithm stores a quota with the key.
     fn adopt(&self, _key: Fingerprint, _nanos: u64, _ask: &Take<'_>) {}
 
     /// Takes `delta` tokens even if fewer are free, or returns `-delta` tokens.

@@ -25,8 +25,9 @@ pub(crate) fn bucket_store(algorithm: Algorithm, quota: Quota, _: bool, keys: us
     numbers(Bucket::new(quota, max_wait)?, keys)
 }
 
-/// Builds the store of any algorithm. A policy refers to this function only if its settings need it, so that a binary
-/// contains no windows, logs and dynamic quotas if it has only buckets.
+/// Builds the store of any algorithm. A policy refers to this function only after a call of
+/// [`counted`](crate::Policy::counted) or [`dynamic_quotas`](crate::Policy::dynamic_quotas), which all setters of
+/// windows, logs and dynamic quotas call. A binary that calls neither does not contain these algorithms.
 pub(crate) fn any_store(
     algorithm: Algorithm,
     quota: Quota,
