@@ -76,12 +76,13 @@ use crate::{BuildError, Decision, Policy};
 /// have at most 220 characters, all of them printable ASCII without spaces. A policy's name with spaces is replaced by
 /// its hash.
 ///
-/// The layout names the algorithm and its windows. So a policy with another limit or burst keeps its counts. A policy
-/// with another algorithm, or with windows of another length, starts with unused keys.
+/// The layout names the algorithm, and the length and number of its windows. So a policy with another limit or burst
+/// keeps its counts. A policy with another algorithm, or with windows of another length or number, starts with unused
+/// keys.
 ///
 /// Policies that are decided together share one value per key, so one swap charges all of them or none. In the value's
 /// store key, the layout is `s1`, and one hash of all names and layouts stands for the policies. So a change of one
-/// policy's name, algorithm or window restarts the counts of all of them.
+/// policy's name, algorithm or windows, or of the policies' order, restarts the counts of all of them.
 ///
 /// If the policies of a request have different keys, their charges change different values concurrently. If one charge
 /// is rejected or fails, the others are refunded. The decisions of a rejected request then have the source
@@ -89,8 +90,9 @@ use crate::{BuildError, Decision, Policy};
 /// rejected.
 ///
 /// A value has at most 96 KiB. If a set has `n` sliding window logs, the limit of each is at most 4,000 / `n`:
-/// [`register`](Backend::register) rejects higher limits. All other values are below 1 KiB per policy. A value that
-/// this backend did not write counts as unused and is replaced.
+/// [`register`](Backend::register) rejects higher limits. The state of each policy with another algorithm takes less
+/// than 1 KiB of the value. If the value holds bytes that are not a policy's state, this policy and all later ones of
+/// the set count as unused, and the next swap replaces the value.
 ///
 /// # Contention
 ///
@@ -124,7 +126,7 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// Usually two round trips per decision: a load and a swap. A charge of zero cost takes only the load, and so does a
 /// rejection that leaves the key's quota as it was. Each key has a task while charges wait for it. At most 8,192
-/// requests wait at a time, and further requests fail. A decision allocates.
+/// requests wait at a time, where a request counts once for each value; further requests fail. A decision allocates.
 pub struct CasBackend<C> {
     tasks: ValueTasks<C>,
     prefix: String,
@@ -149,6 +151,7 @@ impl<C: CompareAndSwap> CasBackend<C> {
     }
 
     /// The first part of every store key, 1 to 64 printable ASCII characters without spaces.
+    /// [`register`](Backend::register) fails with any other prefix.
     ///
     /// # Default
     ///
@@ -159,10 +162,11 @@ impl<C: CompareAndSwap> CasBackend<C> {
         Self { prefix, ..self }
     }
 
-    /// Maximum time of one load or one swap, and of all retries of a charge after lost races.
+    /// Maximum time of one load or one swap, and the time after which a charge that lost races is not retried.
     ///
-    /// A load or swap that takes longer is dropped, and its callers get an error. Usually the layer's backend timeout
-    /// is shorter, and ends the caller's wait earlier.
+    /// A load or swap that takes longer is dropped, and its callers get an error. A charge that is not retried fails
+    /// with a [`busy`](BackendError::is_busy) error. Usually the layer's backend timeout is shorter, and ends the
+    /// caller's wait earlier.
     ///
     /// # Default
     ///
@@ -175,8 +179,8 @@ impl<C: CompareAndSwap> CasBackend<C> {
 
     /// Returns the number of lost corrections. A correction is a refund or an extra charge by a caller, or a refund to
     /// one policy because another policy did not allow the request. A correction counts as lost if it failed or its
-    /// outcome is unknown. A lost refund can leave its tokens charged, so fewer requests are admitted. A lost extra
-    /// charge can take no tokens, so more are admitted.
+    /// outcome is unknown. A lost refund may leave its tokens charged, so fewer requests are admitted. A lost extra
+    /// charge may not have taken its tokens, so more requests are admitted.
     #[must_use]
     pub fn lost_corrections(&self) -> u64 {
         self.transactions.lost()
@@ -190,7 +194,7 @@ impl<C: CompareAndSwap> CasBackend<C> {
     ///
     /// # Errors
     ///
-    /// A [timeout](BackendError::is_timeout), if corrections are still in progress after `limit`.
+    /// A [timeout](BackendError::is_timeout), if corrections or such requests are still in progress after `limit`.
     ///
     /// # Cancel safety
     ///
@@ -200,7 +204,7 @@ impl<C: CompareAndSwap> CasBackend<C> {
         self.transactions.finish(limit).await
     }
 
-    /// Groups the charges by the value that they change. Charges to one key are a single part.
+    /// Groups the charges by the value that they change. Charges of one set to one key are a single part.
     fn parts(
         &self,
         charges: &[Charge<'_>],

@@ -31,8 +31,8 @@ const MOST: usize = 8192;
 /// Maximum number of requests that one swap serves. Further requests wait for the next swap.
 const BATCH: usize = 1024;
 
-/// Bounds of the pause from the second lost race since a successful swap on. Full jitter spreads out the writers that
-/// collide. The longest pause leaves time for several attempts within a backend timeout of 50 ms.
+/// Maximum pauses after the second lost race in a row, and after the fifth and all later ones. Full jitter spreads out
+/// the writers that collide. The longest pause leaves time for several attempts within a backend timeout of 50 ms.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(8);
 
@@ -52,7 +52,8 @@ struct QueuedRequest {
     action: Action,
     charges: Charges,
     answer: oneshot::Sender<Result<JointDecision, BackendError>>,
-    /// The time after which the request is no longer retried. `None` if an `Instant` cannot hold that time.
+    /// If the request still waits at this time, it fails before the next load. `None` if an `Instant` cannot hold that
+    /// time.
     end: Option<Instant>,
     _room: OwnedSemaphorePermit,
 }
@@ -337,7 +338,8 @@ fn fail(requests: impl IntoIterator<Item = QueuedRequest>, failure: &BackendErro
     }
 }
 
-/// Waits before the next attempt. After the first lost race since a successful swap there is no wait.
+/// Waits before the next attempt. `losses` is the number of lost races since the last successful swap. After the first
+/// lost race there is no wait.
 async fn pause(losses: usize) {
     let Some(place) = losses.checked_sub(2) else {
         return;
