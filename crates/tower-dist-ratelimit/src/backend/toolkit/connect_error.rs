@@ -32,7 +32,7 @@ impl ConnectError {
         }
     }
 
-    /// An error as from [`new`](Self::new), with the cause `source`, which becomes the error's
+    /// An error with the message `to: problem: source`. `source` is the cause, and also the error's
     /// [`source`](Error::source).
     #[must_use]
     pub fn because(

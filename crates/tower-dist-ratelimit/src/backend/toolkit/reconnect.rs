@@ -9,9 +9,9 @@ use tower_jitter_retry::{Backoff, Schedule};
 use super::{ConnectError, Health, connect_within};
 use crate::backend::BoxFuture;
 
-/// Bounds of the delay after a failed attempt, before jitter. The first delay is short, so that a restarted server is
-/// reached soon. Full jitter halves a delay on average, so at the longest delay each client makes at most about two
-/// attempts a second.
+/// The first and the longest delay after a failed attempt, before jitter. The first delay is short, so that a restarted
+/// server is reached soon. Full jitter halves a delay on average, so at the longest delay each client makes at most
+/// about two attempts a second.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
 
@@ -70,6 +70,7 @@ impl<T: Send + 'static> Reconnect<T> {
     ///
     /// If an attempt hangs, the next one begins after 1 s, while the first one runs; at most five run concurrently. The
     /// reason: a server that accepted connections without answering may recover and never answer the old connections.
+    /// After an attempt that panics, the next one also begins after 1 s, and `health` records nothing.
     ///
     /// # Cancel safety
     ///

@@ -56,8 +56,9 @@ impl Tags {
     }
 }
 
-/// Returns the index of a key's entry, below 64. Clients that choose keys with one index gain nothing: their keys are
-/// only hashed each time.
+/// Returns the index of a key's entry, below 64. Only whole words of eight bytes determine the index; the keys of
+/// limits consist of whole words. Clients that choose keys with one index gain nothing: their keys are only hashed each
+/// time.
 fn place(key: &[u8]) -> usize {
     // Fibonacci hashing, applied to one word after the other.
     let mix = |bits: u64, word: &[u8; 8]| {

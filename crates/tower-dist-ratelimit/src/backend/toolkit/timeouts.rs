@@ -62,6 +62,17 @@ impl Default for Timeouts {
 /// # Cancel safety
 ///
 /// Dropping the future drops the attempt.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// use std::{future::pending, time::Duration};
+/// use tower_dist_ratelimit::backend::toolkit::connect_within;
+///
+/// let hangs = connect_within::<()>(Duration::from_secs(5), "cache:6379", pending());
+/// assert_eq!(hangs.await.unwrap_err().to_string(), "cache:6379: no answer within 5s");
+/// # }
+/// ```
 pub async fn connect_within<T>(
     timeout: Duration,
     to: impl fmt::Display,

@@ -2,8 +2,8 @@
 //! corrections of charges.
 //!
 //! Each server, slot or value decides on a *part* of the request, because it does not have the other keys. If one part
-//! is rejected or fails, the other parts are refunded. A task of the backend does all of this, so that the refunds are
-//! made even if the caller drops the request.
+//! is rejected or fails, the other parts are refunded. A task of the backend awaits the answers and makes the refunds,
+//! so that the refunds are made even if the caller drops the request.
 
 use std::{
     mem,
@@ -30,11 +30,12 @@ const MOST: u32 = 8192;
 /// The time for which a correction is retried: ten times the default timeout of an answer.
 const RETRIED_FOR: Duration = Duration::from_secs(5);
 
-/// Bounds of the pause between retries. Full queues usually drain, and races for a key end, within milliseconds.
+/// The first and the longest pause between retries, before full jitter. Full queues usually drain, and races for a key
+/// end, within milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// A part of a transaction: the charges or corrections that one server makes in one atomic step.
+/// A part of a transaction: the charges or corrections of one request that one server makes in one atomic step.
 pub trait TransactionPart: Send + Sized + 'static {
     /// The error of a part that the server did not decide.
     type Failure: Into<BackendError> + Send;
@@ -76,8 +77,8 @@ pub type PendingVerdict = BoxFuture<'static, Result<JointDecision, BackendError>
 /// Parts that were sent, each with its pending answer or the error of sending it.
 type Sent<P> = Vec<(P, Result<PartAnswer<P>, <P as TransactionPart>::Failure>)>;
 
-/// Runs the transactions of a backend, at most 8,192 at a time. Each is a task on the runtime of the backend's
-/// connections.
+/// Runs the transactions of a backend, at most 8,192 at a time. A transaction makes the charges, or the corrections, of
+/// one request. Each transaction is a task on the runtime on which [`current`](Self::current) was called.
 ///
 /// If one part rejects the request or fails, the transaction refunds the tokens that the other parts took. It does so
 /// even if its caller drops the future. Clones share the maximum and the count of lost corrections.
@@ -157,8 +158,9 @@ impl Transactions {
         }))
     }
 
-    /// Returns the number of lost corrections: they failed, or their outcome is unknown. A lost refund can leave its
-    /// tokens charged, so fewer requests are admitted. A lost extra charge can take no tokens, so more are admitted.
+    /// Returns the number of lost corrections: they failed, or their outcome is unknown. A lost refund may leave its
+    /// tokens charged, so fewer requests are admitted. A lost extra charge may not have taken its tokens, so more
+    /// requests are admitted. Corrections that end with their runtime do not count.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.0.lost.load(Relaxed)
@@ -183,7 +185,8 @@ impl Transactions {
     ///
     /// # Errors
     ///
-    /// No part could be sent, or 8,192 transactions are in progress. The returned future fails if a part fails.
+    /// No part could be sent, 8,192 transactions are in progress, or [`finish`](Self::finish) waits. The returned
+    /// future fails if a part fails or the runtime has ended.
     pub fn acquire<P: TransactionPart>(
         &self,
         parts: Vec<P>,
@@ -196,8 +199,9 @@ impl Transactions {
     ///
     /// # Errors
     ///
-    /// No correction could be sent and none is retryable, or 8,192 transactions are in progress. These corrections do
-    /// not count as lost, because the caller can send them again.
+    /// No correction could be sent and none is retryable, 8,192 transactions are in progress, or
+    /// [`finish`](Self::finish) waits. These corrections do not count as lost, because the caller can send them again.
+    /// The returned future fails if a correction is lost or the runtime has ended.
     pub fn settle<P: TransactionPart>(
         &self,
         parts: Vec<P>,
