@@ -140,8 +140,8 @@
 //! - `axum-08`: [`key::peer_addr`] reads axum 0.8's `ConnectInfo`; adds `key::matched_path`.
 //! - `tonic-014`: [`key::peer_addr`] reads tonic 0.14's `TcpConnectInfo`. tonic's server enables HTTP/1 and HTTP/2 in
 //!   hyper for every server of the same build.
-//! - `tracing`: `TracingObserver`; log lines for a missing key, a late quota look-up, a correction that a backend has
-//!   lost, and changes of the circuit.
+//! - `tracing`: `TracingObserver`; log lines for a missing key, a late quota look-up, the first correction that a
+//!   backend has lost, and changes of the circuit.
 //! - `metrics`: `MetricsObserver`.
 //! - `toolkit`: `backend::toolkit`, for authors of a backend over a network.
 //! - `cas`: `backend::CasBackend`, which turns any store with compare-and-swap into a backend. Includes `toolkit`.
