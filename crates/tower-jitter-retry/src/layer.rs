@@ -15,9 +15,10 @@ use crate::{Backoff, NoObserver, NoTimeLimit, OnTimeout, Retry, RetryCounts, Ret
 
 /// A layer that wraps services in [`Retry`].
 ///
-/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]. `O` is the observer. `T` is the kind of time
-/// limits: [`NoTimeLimit`], or a kind that ends an attempt in flight. All services of this layer and its clones share
-/// the budget, the jitter's seed, the settings and the counts.
+/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]. `O` is the observer. If the layer can end an
+/// attempt in flight, `T` is [`StandardAnswer`](crate::StandardAnswer) or [`OnTimeout`]; otherwise it is
+/// [`NoTimeLimit`]. All services of this layer and its clones share the budget, the jitter's seed, the settings and the
+/// counts.
 #[derive(Clone)]
 pub struct RetryLayer<P = Generic, O = NoObserver, T = NoTimeLimit>(
     pub(crate) Parts<P, O, T, Live<Settings>>,
@@ -190,25 +191,48 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
         self
     }
 
-    /// No retry is sent at this time or later, measured from the call's start. If the delay before a retry would end at
-    /// this time or later, the caller receives the failure immediately.
+    /// No retry is scheduled for this time or later, measured from the call's start. If the delay before a retry would
+    /// end at this time or later, the caller receives the failure immediately.
     ///
     /// This limit ends neither an attempt in flight nor a retry's wait for the service to become ready;
-    /// [`deadline`](Self::deadline) ends both. The deadline of a [`RetryOverride`](crate::RetryOverride) replaces this
-    /// limit.
+    /// [`deadline`](Self::deadline) ends both. So a retry that waits for the service may be sent after this time. The
+    /// deadline of a [`RetryOverride`](crate::RetryOverride) replaces this limit.
     ///
     /// # Default
     ///
     /// No limit.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tokio::time::Instant;
+    /// use tower::{Layer, ServiceExt, service_fn};
+    /// use tower_jitter_retry::{Backoff, RetryLayer};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tower::BoxError> {
+    /// let layer = RetryLayer::builder()
+    ///     .max_attempts(10)
+    ///     .backoff(Backoff::constant(Duration::from_secs(1)))
+    ///     .retry_until(Duration::from_secs(3))
+    ///     .build()?;
+    ///
+    /// let start = Instant::now();
+    /// let service = layer.layer(service_fn(|_: ()| async { Err::<(), _>("down") }));
+    /// service.oneshot(()).await.unwrap_err();
+    /// assert_eq!(layer.handle().counts().retries, 2); // after 1 s and 2 s
+    /// assert_eq!(start.elapsed(), Duration::from_secs(2));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn retry_until(mut self, limit: Duration) -> Self {
         self.0.settings.retry_until = Some(limit);
         self
     }
 
-    /// The outcome that the caller receives when a time limit ends the attempt in flight or the call.
+    /// Creates the outcome of a timeout with a closure. If no retry follows, the caller receives this outcome.
     ///
+    /// The layer calls the closure each time that a time limit ends an attempt or the call, also if a retry follows.
     /// Use it for an error type that does not implement [`TimeoutAnswer`](crate::TimeoutAnswer), or for another outcome
-    /// than `TimeoutAnswer` makes.
+    /// than `TimeoutAnswer` creates.
     ///
     /// With this setting the layer enforces the limits that requests carry, even if neither
     /// [`attempt_timeout`](Self::attempt_timeout) nor [`deadline`](Self::deadline) is set: the limits of a
@@ -274,8 +298,8 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
 }
 
 impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
-    /// Maximum time from sending an attempt to its response. A slower attempt is dropped, and may be retried if its
-    /// request is idempotent.
+    /// Maximum time from sending an attempt to its response, above zero. A slower attempt is dropped, and may be
+    /// retried if its request is idempotent.
     ///
     /// For a service that speaks neither HTTP nor gRPC, the rule decides whether to retry after a timeout. The default
     /// rule does. A [`retry_if`](RetryLayerBuilder::retry_if) closure receives the outcome that the timeout creates.
@@ -319,9 +343,9 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
         RetryLayerBuilder(self.0.options(T::hard))
     }
 
-    /// Maximum duration of a call until its response, with all attempts and the waits between them. When it expires,
-    /// the layer drops the attempt in flight or ends the wait, and the call times out. If the delay before a retry
-    /// would end at this time or later, the caller receives the failure immediately.
+    /// Maximum duration of a call until its response, with all attempts and the waits between them; above zero. When
+    /// this limit expires, the layer drops the attempt in flight or ends the wait, and the call times out. If the delay
+    /// before a retry would end at this time or later, the caller receives the failure immediately.
     ///
     /// The deadline of a [`RetryOverride`](crate::RetryOverride) replaces this limit. A `grpc-timeout` can only shorten
     /// this limit.

@@ -23,7 +23,7 @@ pub(crate) struct Settings {
     pub(crate) deposits: bool,
     /// Whether the settings allow a second attempt.
     pub(crate) can_retry: bool,
-    /// The latest time for a retry, measured from the call's start.
+    /// No retry is scheduled for this time or later, measured from the call's start.
     last_start: Option<Duration>,
     /// Whether the layer can end attempts in flight.
     has_time_limits: bool,
