@@ -86,7 +86,7 @@ impl Backoff {
     }
 
     /// The factor by which an exponential backoff grows with each retry: a finite number, at least 1. Other backoffs
-    /// ignore it.
+    /// and [`Jitter::Decorrelated`] ignore it.
     ///
     /// # Default
     ///
@@ -120,8 +120,8 @@ impl Backoff {
         self
     }
 
-    /// The seed of the jitter. Two schedules with the same seed have the same delays. In a retry layer each call has a
-    /// sequence of delays of its own: the seed determines the first call's sequence, the second call's, and so on.
+    /// The seed of the jitter. Two schedules with the same seed have the same delays. In a retry layer the seed
+    /// determines a series of schedules, and each call that backs off takes the next one.
     ///
     /// # Default
     ///

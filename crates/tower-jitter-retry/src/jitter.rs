@@ -2,16 +2,17 @@ use std::time::Duration;
 
 /// The jitter strategy.
 ///
-/// Clients that fail together and wait equally long return together. Jitter spreads them. With `c` the capped backoff
-/// before the retry and `r` uniform in [0, 1), from the AWS article
-/// *Exponential Backoff And Jitter* (2015):
+/// Clients that fail together and wait equally long return together. Jitter spreads them. The formulas are those of the
+/// AWS article *Exponential Backoff And Jitter* (2015). `c` is the capped backoff before the retry, and `r` is uniform
+/// from 0 to 1. `previous` is the delay before the previous retry, at least `base`. Before the first retry it is
+/// `base`.
 ///
 /// | | delay | in the article's simulation |
 /// |---|---|---|
-/// | `None` | c | most calls, and by far the longest |
+/// | `None` | c | most calls, by far the longest time |
 /// | `Full` | r · c | fewest calls |
-/// | `Equal` | c/2 + r · c/2 | a little more calls than `Full`, much slower |
-/// | `Decorrelated` | min(cap, base + r · (3 · previous − base)) | faster than `Full` for more calls |
+/// | `Equal` | c/2 + r · c/2 | slightly more calls than `Full`, much more time |
+/// | `Decorrelated` | min(cap, base + r · (3 · previous − base)) | more calls than `Full`, less time |
 ///
 /// # Default
 ///
@@ -26,8 +27,9 @@ pub enum Jitter {
     /// A random delay between half of the backoff and the whole backoff. Choose it if a very short wait would be
     /// useless.
     Equal,
-    /// A random delay between the base and three times the previous delay, at most the cap. A
-    /// [constant](crate::Backoff::constant) backoff stays constant, because its base equals its cap.
+    /// A random delay between the base and three times the previous delay, at most the cap. The backoff's factor or
+    /// linear growth has no effect. A [constant](crate::Backoff::constant) backoff stays constant, because its base
+    /// equals its cap.
     Decorrelated,
 }
 

@@ -1,13 +1,13 @@
-//! The delay before a retry when the server names one.
+//! The delay before a retry if the server or a layer below names a wait.
 
 use std::time::Duration;
 
 use crate::jitter;
 
-/// Maximum jitter on a server's delay.
+/// Maximum jitter on top of a hint.
 const MAX_JITTER: Duration = Duration::from_secs(1);
 
-/// Returns the longer one of the layer's `backoff` and the server's `hint` with jitter.
+/// Returns the longer of two delays: the layer's `backoff`, and the server's `hint` with jitter.
 ///
 /// The jitter adds up to a tenth of the hint, at most a second. The server may have sent the same hint to many clients,
 /// which would otherwise return together.
