@@ -37,7 +37,7 @@ pub(crate) struct Call<S, P: Requests<Req>, O: Observe, Req> {
     pub(crate) record: O::Record,
 }
 
-/// The additional state of a call that waits for a retry.
+/// The state that a call needs only once it has failed, or once a layer below has sent a retry.
 pub(crate) struct Wait<Req> {
     schedule: Schedule,
     step: Step,
@@ -116,7 +116,7 @@ where
         outcome: Outcome<S, Req>,
     ) -> Result<(), Outcome<S, Req>> {
         let protocol = &self.protocol;
-        // Do not retry if a layer below has exhausted its retries, or if this request is a retry of a layer above. A
+        // Do not retry if a layer below has given up on this request, or if this request is a retry of a layer above. A
         // layer that never retries does not check.
         if verdict.is_retry()
             && self.settings.can_retry
