@@ -36,7 +36,7 @@
 //! A layer in this process can reject a request before it is sent, for example a rate limit. This layer recognises such
 //! a rejection in two ways:
 //!
-//! - by type: a [`Rejected`](crate::Rejected) in boxed errors and their sources, and the errors of
+//! - by type: a [`Rejected`](crate::Rejected), alone or in boxed errors and their sources, and the errors of
 //!   `tower-dist-ratelimit`;
 //! - by text: the rejections of tower and tower-resilience, in boxed errors only. Put `.map_err(BoxError::from)` below
 //!   the retry layer.
@@ -53,8 +53,8 @@
 //! | HTTP and gRPC | 3 | 3 | 3 |
 //! | HTTP and gRPC, the layer below in another task, such as tower's `Buffer` | 3 | 4 | up to 5 |
 //! | `reqwest::Request`, and requests without extensions, in one task | 3 | 3 | up to 5 |
-//! | the same, the layer below in another task | up to 9 | 9 | 9 |
-//! | the layer below in another process | 9 | 9 | 9 |
+//! | the same, the layer below in another task | up to 9 | 9 | up to 9 |
+//! | the layer below in another process | 9 | 9 | up to 9 |
 //!
 //! A proxy that copies extensions to other messages copies the marks. A service that replaces the extensions removes
 //! them.

@@ -66,8 +66,8 @@
 //!
 //! | outcome | idempotent requests | POST, PATCH, … |
 //! |---|---|---|
-//! | 429 | after a backoff from 1 s | the same ([unless switched off](RetryLayerBuilder::retry_429_for_idempotent_only)) |
-//! | 503 with a `Retry-After` above 0 | after a backoff from 1 s | no |
+//! | 429 | after a backoff with a base of 1 s | the same ([unless switched off](RetryLayerBuilder::retry_429_for_idempotent_only)) |
+//! | 503 with a `Retry-After` above 0 | after a backoff with a base of 1 s | no |
 //! | 408, 425, 500, 502, 503, 504 | yes | no |
 //! | proof that the server did not process the request: a stale pooled connection, REFUSED_STREAM, a GOAWAY without an error | the first time immediately and without a token | the same |
 //! | no connection: refused, timed out, no address | yes | yes |
@@ -91,7 +91,7 @@
 //!
 //! **Bodies** in memory are shared. A streaming body is recorded up to
 //! [`replay_limit`](RetryLayerBuilder::replay_limit). Once an attempt has read more, the request is not resent. Other
-//! types, such as a server's `Incoming`, become replayable as a [`ReplayBody`].
+//! body types, such as a server's `Incoming`, become replayable as a [`ReplayBody`].
 //!
 //! # gRPC
 //!
@@ -159,10 +159,12 @@
 //!
 //! # Cost
 //!
-//! If the first attempt succeeds, a call with a body in memory copies the request and the service and performs a few
-//! atomic operations: no further allocation, no lock, no timer, no boxed future. A CONNECT request is not copied. The
-//! call reads the clock only if it has a time limit, or if the budget is not full. `attempt_timeout` and `deadline`
-//! also use a timer, unless the first poll ends the call.
+//! With the defaults and a body in memory, a call whose first attempt succeeds copies the request and the service and
+//! performs a few atomic operations: no further allocation, no lock, no timer, no boxed future. A CONNECT request is
+//! not copied. The call reads the clock only if the budget is not full.
+//!
+//! A time limit or an observer also reads the clock. `attempt_timeout` and `deadline` also use a timer, unless the
+//! first poll ends the call. An observer, an override and some rules allocate.
 //!
 //! # Features
 //!
