@@ -55,8 +55,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     ///
     /// With 0.95 the slowest 5 % of the calls are hedged. Choose the quantile by the additional load that you can
     /// afford. The default budget pays for one hedge of each of these calls. [`build`](Self::build) fails if an
-    /// explicit [`budget`](Self::budget) is too small for that. The learned latency usually follows a changing service
-    /// within about two [windows](Self::window).
+    /// explicit [`budget`](Self::budget) has a ratio below 1 − `quantile` and no tokens per second. The learned latency
+    /// usually follows a changing service within about two [windows](Self::window).
     ///
     /// If more than 1 − `quantile` of the calls are slow, the learned delay is as long as a slow call, and hedges are
     /// too late to win. A [`max_delay`](Self::max_delay) prevents that.
@@ -141,7 +141,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self
     }
 
-    /// Minimum duration of a window of samples. The percentile is computed from the current and the previous window.
+    /// Minimum duration of a window of samples, above zero. The percentile is computed from the current and the
+    /// previous window.
     ///
     /// A window stays open until it has `max(100, 10 ÷ (1 − q))` samples, so with few calls it lasts longer.
     ///
@@ -159,8 +160,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// and no other attempt is in flight, the caller receives the failure.
     ///
     /// Use it for failures that arrive early and pass quickly, where the backoff of a retry layer would be too long.
-    /// The hedge takes a token from the budget like any other. While a percentile has no learned delay, no hedge is
-    /// sent.
+    /// The hedge takes a token from the budget like any other. While a percentile has neither a learned delay nor an
+    /// [`initial_delay`](Self::initial_delay), no hedge is sent.
     ///
     /// If a due hedge already waits until its service is ready, that hedge is the next one. Its service may need the
     /// concurrency permit that the failed attempt held. If its service is still not ready and no attempt is in flight,
@@ -169,6 +170,28 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// # Default
     ///
     /// `false`.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    /// use std::time::Duration;
+    /// use tokio::time::Instant;
+    /// use tower::{Layer, ServiceExt, service_fn};
+    /// use tower_hedge_latency::HedgeLayer;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tower::BoxError> {
+    /// let layer = HedgeLayer::builder().fixed(Duration::from_secs(1)).hedge_on_failure(true).build()?;
+    ///
+    /// let attempts = AtomicU32::new(0);
+    /// let service = layer.layer(service_fn(|_: ()| {
+    ///     let first = attempts.fetch_add(1, Relaxed) == 0;
+    ///     async move { if first { Err("busy") } else { Ok("done") } }
+    /// }));
+    /// let start = Instant::now();
+    /// assert_eq!(service.oneshot(()).await, Ok("done"));
+    /// assert_eq!(start.elapsed(), Duration::ZERO); // the hedge did not wait for its delay
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn hedge_on_failure(mut self, on_failure: bool) -> Self {
         self.0.settings.on_failure = Some(on_failure);
         self
@@ -180,8 +203,9 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     ///
     /// Returns an error if a setting is out of its range. The error names the setting, its value and its range.
     ///
-    /// Returns an error if two settings contradict each other: two triggers, a percentile that the budget cannot pay
-    /// for, or a setting that the trigger does not use. gRPC without any method declared idempotent is an error, too.
+    /// Returns an error if two settings contradict each other: two triggers, two budgets, or a percentile that the
+    /// budget cannot pay for. `max_hedges`, `min_delay`, `max_delay`, `initial_delay` and `window` are errors with a
+    /// trigger that does not use them. gRPC without any method declared idempotent is an error, too.
     pub fn build(self) -> Result<HedgeLayer<P, O, A, L>, BuildError>
     where
         P: Protocol,

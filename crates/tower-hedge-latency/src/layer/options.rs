@@ -53,6 +53,40 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 
     /// Chooses the service of each hedge with a closure. The closure receives the attempt and the call's list of
     /// [`UsedEndpoints`], which the services below fill.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use bytes::Bytes;
+    /// use http::{Request, Response};
+    /// use http_body_util::Empty;
+    /// use tokio::time::sleep;
+    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
+    /// use tower_hedge_latency::{HedgeLayer, UsedEndpoints};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), BoxError> {
+    /// let region = |name: &'static str, latency: Duration| {
+    ///     service_fn(move |request: Request<Empty<Bytes>>| async move {
+    ///         if let Some(used) = request.extensions().get::<UsedEndpoints>() {
+    ///             used.add(name);
+    ///         }
+    ///         sleep(latency).await;
+    ///         Ok::<_, BoxError>(Response::new(name.to_owned()))
+    ///     })
+    /// };
+    /// let layer = HedgeLayer::builder()
+    ///     .http()
+    ///     .fixed(Duration::from_millis(50))
+    ///     .alternates_fn(move |_, used| match used.contains("east") {
+    ///         true => region("west", Duration::from_millis(30)),
+    ///         false => region("east", Duration::from_millis(30)),
+    ///     })
+    ///     .build()?;
+    /// let service = layer.layer(region("east", Duration::from_secs(1)));
+    /// let response = service.oneshot(Request::new(Empty::new())).await?;
+    /// assert_eq!(response.body(), "west");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[cfg(feature = "http")]
     pub fn alternates_fn<F, S>(self, choose: F) -> HedgeLayerBuilder<P, O, Chosen<F>, L>
     where
@@ -186,7 +220,8 @@ key!(Grpc);
 #[cfg(feature = "http")]
 impl<P: Dialect, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// Restricts hedging to the requests for which a closure returns `true`. A request that may not be hedged without
-    /// this setting is still not hedged.
+    /// this setting is still not hedged. The restriction also applies to the requests that a `hedge_unsafe_if` closure
+    /// adds.
     ///
     /// # Default
     ///
@@ -228,7 +263,8 @@ impl<P: Dialect, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 
 #[cfg(feature = "http")]
 impl<O, A, L> HedgeLayerBuilder<Http, O, A, L> {
-    /// Also hedges the requests of unsafe methods for which a closure returns `true`. CONNECT is never hedged.
+    /// Also hedges the requests of unsafe methods for which a closure returns `true`, unless a
+    /// [`hedge_if`](Self::hedge_if) closure excludes them. CONNECT is never hedged.
     ///
     /// Two attempts of such a request may run concurrently, in any order, and either may win. A DELETE
     /// may show its caller the 404 of the second attempt, and a PUT with a precondition the 412 of the
