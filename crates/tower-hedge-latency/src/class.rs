@@ -16,7 +16,7 @@ use crate::trigger::DelayBounds;
 /// A class takes about 16 KB, so all classes take 4 MB.
 const MAX_CLASSES: usize = 256;
 
-/// The learned latencies of one class.
+/// The learned latencies of one class, and the wins of its hedges.
 #[derive(Debug, Default)]
 pub(crate) struct Class {
     pub(crate) estimator: Estimator,
@@ -26,8 +26,8 @@ pub(crate) struct Class {
 /// All classes of a layer.
 ///
 /// A class is found by the 64-bit hash of its key with a random seed, so that a look-up allocates nothing. Two keys
-/// with the same hash share a class. No thread waits for another: a new class replaces the whole table. There are at
-/// most 256 new classes.
+/// with the same hash share a class. No thread waits for another: a new class replaces the whole table, at most 256
+/// times.
 #[derive(Debug, Default)]
 pub(crate) struct Classes {
     /// The class of requests without a key, and of requests with a key beyond the first 256.

@@ -11,7 +11,8 @@ use crate::quantile::{Sample, quantile};
 /// The threshold is refreshed when the count of a histogram bucket passes a multiple of this number. So refreshes cost
 /// a busy service a few nanoseconds per call.
 const REFRESH_SAMPLES: u32 = 256;
-/// The first sample after this time, a hundredth of the default window, also refreshes the threshold.
+/// The first sample at least this long after the last refresh also refreshes the threshold. It is a hundredth of the
+/// default window.
 const REFRESH_MICROS: u64 = 100_000;
 /// A window with this many times its required samples has at least 1,000 samples beyond the threshold. More samples
 /// would not make the threshold more precise than its bucket. So the estimator samples fewer calls from twice this

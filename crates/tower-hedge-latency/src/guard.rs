@@ -1,4 +1,4 @@
-//! Sends fewer hedges where hedges do not win.
+//! Holds hedges back while hedges rarely win.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;

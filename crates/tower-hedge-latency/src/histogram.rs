@@ -18,7 +18,7 @@ const BUCKETS: usize = match cfg!(all(test, tower_hedge_latency_loom)) {
 /// concurrently.
 ///
 /// All orderings are relaxed: no count depends on another, and a reader that misses a concurrent count sees that count
-/// the next time.
+/// the next time. A count that is added during `clear` may be lost.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     counts: Box<[AtomicU32]>,

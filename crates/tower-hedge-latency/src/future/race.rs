@@ -66,7 +66,7 @@ pub(crate) struct DueHedge<S, H, Req> {
 enum HedgeState<S, H, Req> {
     /// Waits for its own instance of the service.
     Readying(S, Req),
-    /// Boxed, so that a call needs no room for hedges that it most likely never sends.
+    /// Boxed, because the future is pinned and the list of hedges moves its elements.
     Sent(Pin<Box<Option<H>>>),
 }
 

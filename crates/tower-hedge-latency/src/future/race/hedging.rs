@@ -64,7 +64,8 @@ where
 
     /// Returns the first outcome of a hedge that decides the race.
     ///
-    /// Discards the failures of hedges: if all attempts fail, the caller receives the first attempt's failure.
+    /// Discards the retryable failures of hedges: if all attempts fail, the caller receives the first attempt's
+    /// failure.
     pub(in crate::future) fn poll_hedges(
         &mut self,
         cx: &mut Context<'_>,
@@ -151,7 +152,8 @@ where
     /// Records a failure on the budget, and obeys a hint that demands a wait or forbids further attempts.
     #[cold]
     fn failed(&mut self, attempt: Attempt, verdict: Verdict, outcome: &Outcome<S, Req>) {
-        // A retry layer below that gave up and shares the budget has recorded the failure already.
+        // A retry layer below that gave up has recorded the failure on its own budget, which is assumed to be the same
+        // budget.
         if !self.protocol.was_given_up(&mut self.context, outcome) {
             // On a shared budget, the layer above records the first attempt's failure if the call ends with that
             // failure.
@@ -201,8 +203,8 @@ where
     /// It continues if a hedge is in flight. Otherwise it ends, because retries belong to a retry layer.
     ///
     /// With `hedge_on_failure` the call also continues if a hedge can be sent now: the next hedge, or a due hedge that
-    /// waits for its service. The failed attempt may have just made that service ready. If the service is still not
-    /// ready at the next poll, the call ends.
+    /// waits for its service. The failed attempt may have just made that service ready. If the service's next
+    /// `poll_ready` is pending, the call ends.
     pub(in crate::future) fn survives_failure(&self) -> bool {
         self.has_sent() || self.hurry || self.sends_on_failure() && self.is_readying()
     }
