@@ -34,7 +34,7 @@ counts! {
     /// Calls that have ended, including calls that their callers dropped.
     pub calls: u64,
     /// Calls whose request must not be hedged, such as a request that is itself a hedge. They neither deposit into a
-    /// budget with a ratio nor train the trigger.
+    /// budget with a ratio nor train the trigger. [`Mode::Off`](crate::Mode::Off) counts none.
     pub ineligible: u64,
     /// Calls that were still in flight when their first hedge was due. With a learned percentile `q`, their share of
     /// the eligible calls is usually close to 1 − q.

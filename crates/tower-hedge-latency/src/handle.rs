@@ -75,7 +75,8 @@ impl HedgeHandle {
         settings.bounds.as_ref().map(delays).unwrap_or_default()
     }
 
-    /// Sets the trigger to a percentile. It takes effect immediately, with the latencies learned before.
+    /// Sets the trigger to a percentile, which uses the latencies learned so far. If the layer was given no budget, its
+    /// budget is the default budget of a percentile.
     ///
     /// # Errors
     ///
@@ -87,7 +88,7 @@ impl HedgeHandle {
         })
     }
 
-    /// Sets the trigger to a fixed delay.
+    /// Sets the trigger to a fixed delay. If the layer was given no budget, its budget becomes unlimited.
     pub fn set_fixed(&self, delay: Duration) {
         // Cannot fail: a fixed delay contradicts no other setting.
         let _ = self.change(|given| given.trigger.set("fixed", Trigger::Fixed(delay)));

@@ -26,9 +26,14 @@ const BODY_LIMIT: u64 = 64 * 1024;
 ///
 /// With both protocols, use it above a balancer that measures latency, such as tower's p2c `Balance` with `PeakEwma`. A
 /// load metric records a dropped attempt with the time until it was dropped, so a slow endpoint looks as fast as its
-/// hedges, and the balancer keeps choosing it. Measured with ten endpoints, one of them ten times slower, and hedges
-/// after 20 ms: the 99th percentile was 20 ms without hedges, 36 ms with dropped losers, and 20 ms with drained ones;
-/// the 99.9th was 125, 40 and 32 ms. Make [`time_limit`](Self::time_limit) longer than the slowest responses.
+/// hedges, and the balancer keeps choosing it. Make [`time_limit`](Self::time_limit) longer than the slowest responses.
+/// Latency measured with ten endpoints, one of them ten times slower, and hedges after 20 ms:
+///
+/// | hedges | 99th percentile | 99.9th percentile |
+/// |---|---|---|
+/// | none | 20 ms | 125 ms |
+/// | with dropped losers | 36 ms | 40 ms |
+/// | with drained losers | 20 ms | 32 ms |
 ///
 /// A background task awaits a loser's response and reads its body to the end. Another task reads the body of a failed
 /// response that the caller does not receive. A task that exceeds [`time_limit`](Self::time_limit) or
@@ -92,7 +97,8 @@ struct LoserTasks {
 }
 
 impl Drain {
-    /// Maximum number of losers that all services of the layer drain concurrently. With 0 all losers are dropped.
+    /// Maximum number of losers that drain concurrently, over all clones of this `Drain` and so over all services of
+    /// the layer. With 0 all losers are dropped.
     #[must_use]
     pub fn capacity(mut self, losers: usize) -> Self {
         self.capacity = losers;
