@@ -66,11 +66,11 @@
 //!   With the setting `drain` they end in the background. Drain losers above a balancer by latency (`PeakEwma`),
 //!   because dropped losers make a slow endpoint look fast.
 //! - By default, HTTP hedges only safe methods: the second of two DELETEs answers 404 and may win.
-//!   [`hedge_if`](crate::HedgeLayerBuilder::hedge_if) narrows this, and
-//!   [`hedge_unsafe_if`](crate::HedgeLayerBuilder::hedge_unsafe_if) widens it. gRPC hedges only methods declared
+//!   [`hedge_unsafe_if`](crate::HedgeLayerBuilder::hedge_unsafe_if) adds requests, and
+//!   [`hedge_if`](crate::HedgeLayerBuilder::hedge_if) restricts both kinds. gRPC hedges only methods declared
 //!   idempotent.
 //! - Over HTTP and gRPC, a hedge is not hedged again. Layers below read the [`Attempt`](crate::Attempt) in its
 //!   extensions, other servers the header `x-hedge-attempt`.
-//! - No hedge is sent after a request's [deadline](crate::HedgeOverride::deadline).
-//! - A streaming body is recorded up to [`replay_limit`](crate::HedgeLayerBuilder::replay_limit). If it is longer, the
-//!   oldest attempt continues and the others are cancelled.
+//! - No hedge is sent at a request's [deadline](crate::HedgeOverride::deadline) or later.
+//! - A streaming body is recorded up to [`replay_limit`](crate::HedgeLayerBuilder::replay_limit). Once an attempt in
+//!   flight has read more, the oldest attempt in flight continues, and the bodies of the others are interrupted.
