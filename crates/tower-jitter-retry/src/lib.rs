@@ -159,9 +159,9 @@
 //!
 //! # Cost
 //!
-//! With the defaults and a body in memory, a call whose first attempt succeeds copies the request and the service and
-//! performs a few atomic operations: no further allocation, no lock, no timer, no boxed future. A CONNECT request is
-//! not copied. The call reads the clock only if the budget is not full.
+//! With the defaults and a body in memory, a call whose first attempt succeeds copies the request and the service, and
+//! performs a few atomic operations. It makes no further allocation, takes no lock, uses no timer and boxes no future.
+//! A CONNECT request is not copied. The call reads the clock only if the budget is not full.
 //!
 //! A time limit or an observer also reads the clock. `attempt_timeout` and `deadline` also use a timer, unless the
 //! first poll ends the call. An observer, an override and some rules allocate.

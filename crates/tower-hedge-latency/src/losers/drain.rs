@@ -25,7 +25,7 @@ const BODY_LIMIT: u64 = 64 * 1024;
 /// drop only resets a stream, and the connection stays usable without draining.
 ///
 /// With both protocols, use it above a balancer that measures latency, such as tower's p2c `Balance` with `PeakEwma`. A
-/// load metric records a dropped attempt with the time until it was dropped, so a slow endpoint looks as fast as its
+/// load metric records a dropped attempt with the time until it was dropped. So a slow endpoint looks as fast as its
 /// hedges, and the balancer keeps choosing it. Make [`time_limit`](Self::time_limit) longer than the slowest responses.
 /// Latency measured with ten endpoints, one of them ten times slower, and hedges after 20 ms:
 ///
