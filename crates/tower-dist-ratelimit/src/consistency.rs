@@ -20,9 +20,10 @@ use crate::{BuildError, build_error::ensure};
 /// use tower_dist_ratelimit::{Limiter, Policy, Quota, Consistency, backend::Memory};
 ///
 /// let policy = Policy::new("searches", Quota::per_second(5_000));
-/// let limiter = Limiter::builder(Memory::default(), policy)
-///     .consistency(Consistency::leased_for(Duration::from_secs(1)))
-///     .build()?;
+/// let builder = || Limiter::builder(Memory::default(), policy.clone());
+/// let limiter = builder().consistency(Consistency::leased_for(Duration::from_secs(1))).build()?;
+/// let error = builder().consistency(Consistency::leased_for(Duration::from_millis(1))).build().unwrap_err();
+/// assert_eq!((error.field(), error.bound()), ("consistency", "10ms to 60s"));
 /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,11 +37,11 @@ pub enum Consistency {
     /// This instance pays for tokens of frequently requested keys in advance, and spends them without a
     /// round trip.
     ///
-    /// A key is usually leased if it has at least 16 requests per lease time. At most 1,024 keys have leases at a time.
-    /// Refills usually run in the background before the tokens run out, one at a time per key. A refill tops the leased
-    /// tokens up to about three quarters of the tokens that this instance needs in a lease time. It requests at most a
-    /// quarter of the tokens that the backend last reported as remaining. If that quarter does not cover 16 requests,
-    /// the refill requests up to their cost, but at most a quarter of the burst.
+    /// A key is usually leased if this instance gets at least 16 requests for it per lease time. At most 1,024 keys
+    /// have leases at a time. Refills usually run in the background before the tokens run out, one at a time per key. A
+    /// refill tops the leased tokens up to about three quarters of the tokens that this instance needs in a lease time.
+    /// It requests at most a quarter of the tokens that the backend last reported as remaining. If that quarter does
+    /// not cover 16 requests, the refill requests up to their cost, but at most a quarter of the burst.
     ///
     /// The backend decides exactly on requests for other keys, and on a [leaky queue](crate::Policy::leaky_queue).
     /// Outside of a tokio runtime there are no refills.
@@ -65,7 +66,7 @@ pub enum Consistency {
     /// # Above the limit
     ///
     /// If the backend grants fewer tokens than requested, this instance usually makes a pause before its next call for
-    /// the key. Until then it rejects requests that find no leased tokens. The first pause lasts for the time of 1
+    /// the key. Until then it rejects requests that find too few leased tokens. The first pause lasts for the time of 1
     /// request. While the shortage continues, the pauses last for 2, 4, 8 and finally 16 requests. A pause lasts longer
     /// if the backend's own wait is longer, but at most one lease time. `retry_after` is the remaining pause, or the
     /// backend's own wait if that is longer. If the backend rejected a request, requests that cost less still go to the
@@ -73,8 +74,8 @@ pub enum Consistency {
     ///
     /// # Cost
     ///
-    /// 230 kB per limiter. A request that spends leased tokens does not wait for the backend. Its decision usually
-    /// allocates nothing, except to start a refill.
+    /// 230 kB per limiter or layer, and the leased keys, each of at most 1,000 bytes. A request that spends leased
+    /// tokens does not wait for the backend. Its decision usually allocates nothing, except to start a refill.
     Leased(Duration),
     /// This instance decides with a local copy of the counts, and exchanges usage with the backend at this
     /// interval.
@@ -85,13 +86,17 @@ pub enum Consistency {
     /// forgets its excess when it ends, so every window can exceed the limit. [Leases](Self::Leased) save about as many
     /// round trips, with a bound. Use this mode for backends with long outages and for advisory limits.
     ///
-    /// A backend failure in an exchange fails no request and emits no event. Usage since the last exchange is lost when
-    /// the limit is dropped or its runtime shuts down.
+    /// A backend failure in an exchange fails no request and emits no event. A report of usage that may have reached
+    /// the backend is not sent again, so the usage in it can be lost. Usage since the last exchange is lost when the
+    /// limit is dropped or its runtime shuts down.
+    ///
+    /// The requests that are decided exactly (see below) meet failures of the backend as usual. If these failures open
+    /// the [circuit](crate::FailureMode), the failure mode usually decides on the requests of all keys.
     ///
     /// # Cost
     ///
     /// A task per active key, with up to two round trips per interval, and short locks per request. Each policy
-    /// has at most 10,000 such keys. Further keys, keys of more than about 1,000 bytes, and requests outside of a
+    /// has at most about 10,000 such keys. Further keys, keys of more than about 1,000 bytes, and requests outside of a
     /// runtime are decided exactly.
     Eventual(Duration),
 }
