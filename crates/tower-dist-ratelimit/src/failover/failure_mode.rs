@@ -3,7 +3,9 @@ use crate::BuildError;
 /// The way to decide a request if the backend fails or exceeds its
 /// [timeout](crate::RateLimitLayerBuilder::backend_timeout), and while the circuit breaker is open. A layer over
 /// [`Memory`](crate::backend::Memory) needs the failure mode only for a late
-/// [quota look-up](crate::Policy::quota_by_async): there, a local decision applies the policy's own quota.
+/// [quota look-up](crate::Policy::quota_by_async). Unless a
+/// [consistency](crate::RateLimitLayerBuilder::consistency) is set, a local decision then applies the policy's own
+/// quota.
 ///
 /// - A request that meets a failure waits at most the timeout. It is not retried, because a late backend may have
 ///   charged it already. Only a [`Throttle`](crate::Throttle) queries the backend again for a request that a local
@@ -45,29 +47,33 @@ pub enum FailureMode {
     /// exceeded, such as limits on logins or spending.
     Closed,
     /// Decides in this process, with a [`Memory`](crate::backend::Memory) that has the layer's policies and keys, and a
-    /// share of each quota. In HTTP, rejections are 503 with the problem type `temporary-reduced-capacity`, because the
-    /// client may be within the whole limit.
+    /// share of each quota. A fixed window then starts with a key's first request. In HTTP, rejections are 503 with the
+    /// problem type `temporary-reduced-capacity`, because the client may be within the whole limit.
     ///
-    /// Each instance admits at most its share, even if a client's requests are spread unevenly. The `Memory` has room
-    /// for 100,000 keys per policy and takes a few kilobytes while unused. When the backend fails, keys usually start
-    /// with their full share.
+    /// Each instance admits at most its share, even if a client's requests are spread unevenly. When the backend fails,
+    /// keys usually start with their full share.
+    ///
+    /// A second `Memory` counts the tokens that the backend has to be charged for later. Each of the two has room for
+    /// 100,000 keys per policy and takes a few kilobytes while unused.
     ///
     /// # After an outage
     ///
     /// Instances return one by one. For 5 s after its circuit closes, an instance admits only requests that both the
     /// backend and its share allow. With a `backend_timeout` above 1 s this time is 3 s plus two timeouts. With the
-    /// next request of a key, the instance also charges the backend for the tokens that it has admitted alone. So the
-    /// full rate of the backend does not add to the shares of instances that have not returned. In an interval D around
-    /// an outage, all instances together admit at most:
+    /// next request of a key, the instance also charges the backend for the tokens that it has admitted alone, except
+    /// under a leaky queue. So the full rate of the backend does not add to the shares of instances that have not
+    /// returned. In an interval D around an outage, all instances together admit at most:
     ///
     /// - for a bucket, `rate · D` plus three bursts: one before the outage, one from the shares, and one after all
     ///   instances have returned. Without an outage it is one burst.
-    /// - for a fixed window, twice the limit: once by the backend and once by the shares. If an instance does not see a
-    ///   key again, the tokens that it has admitted alone for that key come on top.
+    /// - for a fixed window, twice the limit in each of the backend's windows: once by the backend and once by the
+    ///   shares. If an instance does not see a key again, the tokens that it has admitted alone for that key come on
+    ///   top.
     ///
-    /// The bounds assume that at most `instances` instances run. They also assume that `instances` is at most every
-    /// limit, every burst, and every limit divided by its cost, because no share is below 1. The bounds do not cover
-    /// three cases:
+    /// The bounds assume [`Consistency::Exact`](crate::Consistency::Exact), and that at most `instances` instances run.
+    /// They also assume that `instances` is at most every limit, and at most every burst divided by the policy's fixed
+    /// cost. Otherwise the shares can add up to more than the quota, because a share's limit is at least 1 and its
+    /// burst at least the cost. The bounds do not cover three cases:
     ///
     /// - An instance without requests during the outage can admit all requests that the backend allows, while others
     ///   still return.
@@ -77,8 +83,9 @@ pub enum FailureMode {
     ///
     /// # Errors
     ///
-    /// Building fails with zero instances. With a remote backend, it also fails for more than 16 policies, and if a
-    /// `Memory` cannot count the share of a policy. The latter error names the policy and the number of instances.
+    /// Building fails with zero instances. If the backend is remote or a consistency is set, building also fails for
+    /// more than 16 policies, and if a `Memory` cannot count the share of a policy. The latter error names the policy
+    /// and the number of instances.
     Local {
         /// The number of instances that share the limits, at least 1. Limits and bursts are divided by it and rounded
         /// down, to at least 1. So that requests can pass, the burst is at least the policy's fixed
