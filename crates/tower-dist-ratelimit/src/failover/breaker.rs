@@ -14,8 +14,9 @@ use super::{circuit::Circuit, pauses::Pauses};
 #[derive(Debug)]
 pub(super) struct Breaker {
     state: Mutex<BreakerState>,
-    /// A summary of the state, so that most requests take no lock: [`QUIET`], [`OPEN`], or [`CLOSED`] plus the number of
-    /// consecutive failures. A request that reads an old value is decided as if it had come a moment earlier.
+    /// A summary of the state: [`QUIET`], [`OPEN`], or [`CLOSED`] plus the number of consecutive failures. While the
+    /// circuit is closed, requests get their permission from this summary without a lock. Recording an outcome takes
+    /// the lock. A request that reads an old value is decided as if it had come a moment earlier.
     phase: AtomicU8,
     pauses: Pauses,
     seed: u64,

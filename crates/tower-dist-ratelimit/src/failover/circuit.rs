@@ -5,7 +5,7 @@ use super::pauses::Pauses;
 /// The number of consecutive failures that opens the circuit.
 const ROW: u8 = 5;
 
-/// Minimum number of decisions and failures for which the failure rate can open the circuit.
+/// Minimum number of outcomes, decisions and failures together, at which the failure rate can open the circuit.
 const FEWEST: u64 = 10;
 
 /// The failure rate covers the current half second and the previous one.

@@ -36,7 +36,7 @@ impl Fallback {
     ///
     /// # Errors
     ///
-    /// Fails if this process cannot count a share.
+    /// Fails if there are more policies than a [`Memory`] decides together, or if this process cannot count a share.
     pub(super) fn new(policies: &[Policy], instances: u32) -> Result<Self, BuildError> {
         let (share, unreported) = (Memory::default(), Memory::default());
         let most = share.max_policies();
@@ -188,6 +188,7 @@ impl Share {
         self.quota.window().saturating_mul(windows)
     }
 
+    /// Returns this process's share of a quota.
     fn of(&self, quota: Quota) -> Quota {
         // A quota of zero stays zero.
         let share = |tokens: u64, least: u64| (tokens / self.instances).max(least).min(tokens);

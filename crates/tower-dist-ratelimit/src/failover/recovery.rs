@@ -5,7 +5,8 @@
 //!
 //! 1. For some time after its circuit closes, a process admits only requests that both the backend and its own share
 //!    allow. All processes that have opened their circuits are assumed to close them by the end of that time.
-//! 2. With the next request of a key, a process also charges the backend for the tokens that it has admitted alone.
+//! 2. With the next request of a key, a process also charges the backend for the tokens that it has admitted alone,
+//!    except under a leaky queue.
 //!
 //! **Buckets.** Let r be the rate, B the burst, and T the time when the last process returns. Take any interval D.
 //! - Before the outage, and from T on, the backend charges each admitted request: at most B + r · (that part of D).

@@ -73,7 +73,7 @@ pub(super) struct Unguarded;
 
 impl BackendGuard for Unguarded {}
 
-/// The guard of a remote backend, of leases and of eventual decisions.
+/// The guard of a remote backend, and of any backend for which the user sets a consistency.
 impl BackendGuard for Failover {
     fn cache(
         &self,
