@@ -49,15 +49,15 @@ pub(crate) struct Leasing {
     inner: Arc<dyn Backend>,
     terms: Box<[Terms]>,
     shared: Arc<SharedLeases>,
-    /// Timeout of background calls to the backend.
+    /// Timeout of the backend's answers to refills and to returned leases.
     timeout: Duration,
     /// Refills in flight, usually at most one per key. They outlive the requests that started them. Dropping the
     /// `Leasing` aborts them.
     refills: Background,
 }
 
-/// The part of [`Leasing`] that is not a [`Backend`]. A trait object, so that a binary without a consistency does not
-/// contain the code that drops leases.
+/// The part of [`Leasing`] that is not a [`Backend`]. A trait object, so that a binary that never sets a consistency
+/// does not contain the code that drops leases.
 pub(crate) trait Leases: Send + Sync {
     /// Decides the request from a lease, if one has enough tokens. Returns whether it did.
     fn spend(&self, charge: &Charge<'_>, out: &mut Decision) -> bool;
@@ -92,7 +92,7 @@ struct RefillInFlight {
 
 impl RefillInFlight {
     /// Stores the tokens above the request's cost as a lease. In `decision`, counts them as remaining instead of
-    /// granted.
+    /// granted. In a rejection, extends the wait at least to the end of this process's pause.
     fn answered(&self, decision: &mut Decision) {
         let Self { shared, refill } = self;
         let (ways, now) = (shared.table.ways(refill.tag), shared.now());

@@ -9,7 +9,8 @@ pub(super) const HOT: u64 = 16;
 /// that is always short costs about one round trip per 16 decisions.
 const MOST_SHORT: u8 = 5;
 
-/// Maximum requests in a pause, and in a refill while few tokens remain.
+/// Number of requests in the longest [`Shortage::pause`]. While few tokens remain, a refill leases at most the cost of
+/// this many requests.
 const BATCH: u64 = 1 << (MOST_SHORT - 1);
 
 /// Request rate of one key in this process: requests per lease time, as a moving average.
@@ -17,6 +18,7 @@ const BATCH: u64 = 1 << (MOST_SHORT - 1);
 pub(super) struct Demand {
     /// Requests per lease time, in 1,024ths of a request, so that small steps do not round to zero.
     parts: u64,
+    /// When the last update was.
     since: u64,
     /// When the measurement started.
     from: u64,
@@ -35,7 +37,8 @@ impl Demand {
     }
 
     /// Estimates the value that the average reaches if the rate stays the same. A new average is too low: `a` lease
-    /// times after its start it has reached 1 - e^-a of that value, roughly a ÷ (1 + a/2).
+    /// times after its start it has reached 1 - e^-a of that value, roughly a ÷ (1 + a/2). From a = 2 on, the average
+    /// itself is the estimate. An `a` below 1/8 counts as 1/8, so that the first requests do not inflate the estimate.
     pub(super) fn expected(self, lease: u64) -> u64 {
         let age = self.since.saturating_sub(self.from);
         let seen = self.per_lease();
@@ -77,6 +80,7 @@ fn scale(value: u64, times: u64, by: u64) -> u64 {
 /// A claim on leased tokens.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
+    /// Hash of the policy, the key and the quota.
     pub(super) tag: u64,
     pub(super) cost: u64,
     /// Maximum tokens of the quota.
@@ -91,7 +95,8 @@ impl Claim {
     /// held tokens, so that few expire.
     ///
     /// The maximum is a quarter of the backend's remaining tokens, so that leases shrink near the limit and other
-    /// instances find tokens. If few tokens remain, the maximum is one batch or a quarter of the burst.
+    /// instances find tokens. If that quarter is less than the cost of [`BATCH`] requests, the maximum is that cost, or
+    /// a quarter of the burst if that is less.
     pub(super) fn extra(self, demand: u64, held: u64, remaining: u64) -> u64 {
         let target = (demand - demand / 4).saturating_mul(self.cost);
         let batch = BATCH.saturating_mul(self.cost).min(self.burst / 4);
@@ -104,7 +109,8 @@ impl Claim {
 pub(super) struct Shortage(u8);
 
 impl Shortage {
-    /// Updates the count after an answer: a short grant raises it by one, and a full grant lowers it by one.
+    /// Updates the count after an answer. A short grant raises the count by one, up to [`MOST_SHORT`]. A full grant
+    /// lowers it by one, down to zero.
     pub(super) fn after(self, short: bool) -> Self {
         Self(if short {
             (self.0 + 1).min(MOST_SHORT)
@@ -118,8 +124,9 @@ impl Shortage {
         self.0 >= 3
     }
 
-    /// Returns the pause before the next refill: the time of 1, 2, 4, 8 or 16 requests, at most one lease time. The
-    /// first pauses are so short that this process rejects hardly any request during a brief shortage.
+    /// Returns the pause before the next refill: the time of 1, 2, 4, 8 or 16 requests, at most one lease time. Without
+    /// a shortage, returns zero. The first pauses are so short that this process rejects hardly any request during a
+    /// brief shortage.
     pub(super) fn pause(self, demand: u64, lease: u64) -> u64 {
         match self.0 {
             0 => 0,

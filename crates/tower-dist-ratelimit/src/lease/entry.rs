@@ -18,9 +18,10 @@ pub(super) struct LeaseEntry {
     pub(super) seen: AtomicU64,
     /// Two leases, so that a refill can arrive before the previous lease ends.
     leases: [Prepaid; 2],
-    /// A refill starts when at most this number of [lasting](Self::lasting) tokens remains.
+    /// A refill starts when at most this number of [lasting](Self::lasting) tokens remains: a third of the lasting
+    /// tokens after the last refill.
     low: AtomicU64,
-    /// Earliest time of the next refill.
+    /// Earliest time of the next refill, or `u64::MAX` while a refill is in flight.
     pub(super) not_before: AtomicU64,
     /// The limit, the remaining tokens and the time at which the bucket is full, from the answer to the last refill.
     /// Later charges outside of the leases reduce the remaining tokens.
@@ -80,7 +81,7 @@ impl LeaseEntry {
         Duration::from_nanos(self.full_at.load(Relaxed).saturating_sub(now))
     }
 
-    /// Stores tokens in an empty lease, or in place of the lease that ends first. The caller holds the lock.
+    /// Stores tokens in an empty or expired lease, or in place of the lease that ends first. The caller holds the lock.
     pub(super) fn fill(&self, tokens: u64, deadline: u64, now: u64) {
         let spare = |lease: &&Prepaid| (lease.tokens(now) > 0, lease.deadline());
         if let Some(lease) = self.leases.iter().min_by_key(spare) {
@@ -121,14 +122,16 @@ pub(super) struct KeyState {
     shortage: Shortage,
     /// Id of the refill in flight, or 0.
     pub(super) in_flight: u64,
-    /// Id of the latest refill.
+    /// Id of the entry's latest refill, which may have been for an evicted key.
     pub(super) last_id: u64,
     /// Whether tokens were returned after the refill was sent. Then a short grant is no evidence of a shortage.
     refunded: bool,
     /// Tokens that the backend charged, or may have charged, for other requests since the refill was sent.
     outside: u64,
     /// Until this time, this process rejects requests that find too few leased tokens and cost at least `reject_from`.
+    /// While a refill is in flight, [`plan`](Self::plan) uses another time instead.
     reject_until: u64,
+    /// Minimum cost of the requests that this process rejects, in tokens.
     reject_from: u64,
     /// When the wait in the answer to the last refill ends, or 0 if that answer was no rejection with a wait.
     pub(super) due: u64,
@@ -194,6 +197,7 @@ impl KeyState {
         // The first estimates are uncertain, so half of `HOT` must also have been measured.
         if extra == 0 || demand < HOT || self.demand.per_lease() < HOT / 2 {
             if claim.ahead {
+                // Until then, requests that find few lasting tokens do not plan in vain, which takes the lock.
                 let later = claim.now.saturating_add(lease / 8);
                 entry.not_before.store(later, Relaxed);
             }
@@ -215,10 +219,10 @@ impl KeyState {
 
     /// Returns a rejection that lasts until `until`, or until the backend's own wait ends if that is later.
     pub(super) fn reject(&self, entry: &LeaseEntry, claim: Claim, until: u64) -> Decision {
-        // The wait can end after `until`, when this process calls the backend again: other instances may return tokens
-        // before `due`.
+        // This process calls the backend again at `until`, even if the backend's wait ends later: other instances may
+        // return tokens before `due`.
         let wait = Duration::from_nanos(until.max(self.due).saturating_sub(claim.now));
-        // A rejected request can find some tokens, but fewer than its cost.
+        // Two leases can hold the cost together, but a request is paid from one lease. The report stays below the cost.
         let remaining = entry.held(claim.now).min(claim.cost - 1);
         let full_after = entry.full_after(claim.now).max(wait);
         let limit = entry.limit.load(Relaxed);
@@ -258,8 +262,8 @@ impl KeyState {
             0
         };
         self.reject_until = until;
-        // If the backend rejected a request, this process rejects only requests that cost at least as much. If the
-        // backend granted too few tokens, this process rejects requests of any cost.
+        // If the backend rejected a request with a wait, this process rejects only requests that cost at least as much.
+        // After any other short grant, this process rejects requests of any cost.
         (self.reject_from, self.due) = match decision.retry_after {
             Some(wait) if !decision.allowed => (refill.cost, now.saturating_add(nanos(wait))),
             _ => (0, 0),

@@ -7,9 +7,10 @@ pub(super) use ::loom::sync::atomic::AtomicU64;
 
 /// A lease: prepaid tokens and their deadline.
 ///
-/// The low bits of `word` are the tokens. The high bits are a generation, which each fill changes before
+/// The low 40 bits of `word` are the tokens. The high 24 bits are a generation, which each fill changes before
 /// and after it writes the deadline. So a spender that has read the deadline of one lease cannot take
-/// tokens of another: the word has changed meanwhile, and the spender's compare-and-swap fails.
+/// tokens of another: the word has changed meanwhile, and the spender's compare-and-swap fails. A generation
+/// recurs only after 2²³ fills.
 #[derive(Debug, Default)]
 pub(super) struct Prepaid {
     word: AtomicU64,
