@@ -64,6 +64,7 @@ struct Version {
 /// A look-up of a request in the deny cache.
 #[derive(Clone, Copy)]
 struct Lookup {
+    /// Hash of the request's policies, keys and quotas.
     tag: u64,
     /// When the request was sent, in nanoseconds since the cache was created.
     sent: u64,

@@ -19,6 +19,7 @@ use crate::{
 };
 
 /// Maximum number of keys of one policy that are decided locally. The backend decides the requests of further keys.
+/// Concurrent first requests can exceed the maximum slightly: the check and the insertion take the lock separately.
 const MAX_KEYS: usize = 10_000;
 
 /// Decides locally, and reports the used tokens to the backend afterwards. At each successful exchange with the
@@ -142,7 +143,7 @@ impl Eventual {
     /// every period. The wait is computed from the time since creation, so tests can reproduce it.
     fn phase(&self) -> Duration {
         let now = saturating_nanos(self.created.elapsed());
-        // A step of SplitMix64.
+        // The two multiplications of SplitMix64.
         let mixed = (now ^ now >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         let thousandths = u32::try_from(mixed >> 32).unwrap_or_default() % 1_000;

@@ -29,8 +29,8 @@ impl Drop for Exchange {
 }
 
 impl Exchange {
-    /// Exchanges once per `period`, until the key is idle for a period. The wait after the first exchange is `first`
-    /// instead of `period`.
+    /// Exchanges once per `period`, until the key is idle for a whole wait between two exchanges. The wait after the
+    /// first exchange is `first` instead of `period`.
     pub(super) async fn run(mut self, first: Duration, period: Duration) {
         let mut wait = first;
         while self.is_active() {
