@@ -91,8 +91,8 @@ impl Limiter {
     /// ```
     ///
     /// All policies of the limiter need [`dynamic_quotas`](Policy::dynamic_quotas); otherwise checks and corrections
-    /// fail. A check also fails if the quota's window is zero or above 100 years, unless the quota itself is zero and so
-    /// rejects every request. A quota that the backend cannot count is usually replaced by the nearest one.
+    /// fail. A check also fails if the quota's window is zero or above 100 years, unless the quota itself is zero and
+    /// so rejects every request. A quota that the backend cannot count is usually replaced by the nearest one.
     #[must_use]
     pub fn with_quota(&self, quota: Quota) -> Self {
         Self {
@@ -145,7 +145,8 @@ impl Limiter {
         CheckFuture::new(self, key, None)
     }
 
-    /// Charges `cost` tokens to a key, if all policies allow it.
+    /// Charges `cost` tokens to a key, if all policies allow it. A cost of zero takes no tokens. A cost above the
+    /// burst, or above the limit of an algorithm without a burst, is never allowed.
     ///
     /// # Errors
     ///
@@ -158,7 +159,7 @@ impl Limiter {
         CheckFuture::new(self, key, Some(cost))
     }
 
-    /// Returns the state of a key without a charge: its remaining tokens, and the time until it is full again.
+    /// Returns the state of a key without a charge: its remaining tokens, and the time until all its tokens are free.
     ///
     /// A peek is a check of cost zero, which only a quota of zero rejects. An observer receives only events of the
     /// backend.

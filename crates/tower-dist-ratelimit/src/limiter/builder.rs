@@ -45,11 +45,11 @@ impl LimiterBuilder {
     shared_setters!();
 
     /// Adds a policy. All policies count the same key. A check passes if all policies allow it; otherwise no
-    /// policy is charged.
+    /// policy is charged, or the backend refunds the charges.
     ///
     /// The limiter returns one decision. If policies reject the check, the limiter returns the rejection with the
-    /// longest wait. Otherwise it returns the decision with the fewest remaining tokens. The `delay` is
-    /// the longest one of all leaky queues.
+    /// longest wait; a `retry_after` of `None` counts as the longest. Otherwise it returns the decision with the fewest
+    /// remaining tokens. The `delay` is the longest one of all leaky queues.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
