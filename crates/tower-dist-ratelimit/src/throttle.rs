@@ -19,7 +19,9 @@ use crate::{CallLimit, CallLimitLayer, Waits};
 ///   rejected if its turn has not come after `max_wait`.
 /// - A request that has to wait but finds `max_waiters` waiting requests is rejected with
 ///   [`Reason::QueueFull`](crate::Reason::QueueFull). A request that can never pass is rejected with
-///   [`Reason::Quota`](crate::Reason::Quota).
+///   [`Reason::Quota`](crate::Reason::Quota). A request that costs more than this instance's
+///   [share](crate::FailureMode::Local) of a burst is rejected with
+///   [`Reason::ReducedCapacity`](crate::Reason::ReducedCapacity) while the share decides.
 /// - A call that is dropped before it calls the inner service gives its place to the requests behind it, and usually
 ///   returns its tokens. A place in a [leaky queue](crate::Policy::leaky_queue) stays taken, because later requests
 ///   already have their times. The layer limits the waits in such a queue to `max_wait`, too.
@@ -29,8 +31,8 @@ use crate::{CallLimit, CallLimitLayer, Waits};
 /// combination of keys. `max_waiters` counts the requests in all of them.
 ///
 /// The layer also works around gRPC and HTTP clients. Around a `tonic` channel the layer is a
-/// `ThrottleLayer<http::Request<tonic::body::Body>>`. A rejected call fails with the status `UNKNOWN`, whose source is
-/// the [`LimitError`](crate::LimitError).
+/// `ThrottleLayer<http::Request<tonic::body::Body>>`. A rejected gRPC call fails with the status `UNKNOWN`, whose
+/// source is the [`LimitError`](crate::LimitError).
 ///
 /// Waits end on the millisecond, like tokio's timers. Above 1,000 requests per second, the burst must cover at least
 /// the requests of one or two milliseconds. Otherwise the throughput stays below the limit.

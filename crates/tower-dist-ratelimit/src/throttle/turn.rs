@@ -89,7 +89,8 @@ impl Turn {
         Err(Reason::TooLong)
     }
 
-    /// Waits until the tokens have returned, or until all earlier requests have left the queue.
+    /// Waits after a rejection: the first request of a queue waits for `wait`, in which its tokens return. Any other
+    /// request joins the queue if it has no place, and waits until all earlier requests have left.
     async fn wait_for_tokens(&mut self, wait: Duration) -> Result<(), Reason> {
         let now = Instant::now();
         let turn = wait.saturating_add(leaky_queue_wait(&self.charged.limits, &self.charged.check));

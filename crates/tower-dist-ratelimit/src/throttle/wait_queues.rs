@@ -71,7 +71,8 @@ impl WaitQueues {
     }
 
     /// Joins the end of the queue with this key. If there is no such queue, a request with `supplies` starts
-    /// one, and a request without them gets `None`.
+    /// one, and a request without them gets `None`. Fails if the turn would certainly come after `end`, or if
+    /// `max_waiters` requests wait already.
     pub(super) fn join(
         self: &Arc<Self>,
         key: &[u8],
