@@ -1,5 +1,5 @@
--- All numbers are integers below 2^53, where doubles are exact. Formatting them with '%d' takes a third of the time that
--- Redis takes to format a number. Times are in microseconds by this server's clock.
+-- Stored and answered numbers are integers below 2^53, where doubles are exact. Formatting them with '%d' takes a third
+-- of the time that Redis takes to format a number. Times are in microseconds by this server's clock.
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local format, match = string.format, string.match
 local call, pcall = redis.call, redis.pcall
@@ -25,9 +25,9 @@ local function touch(state)
   end
 end
 
--- Returns the time to live, in milliseconds, of a state that counts used tokens for `micros` more microseconds. The time to
--- live is bounded, because Redis rejects larger numbers. Redis counts it in whole milliseconds, from a time before the script
--- began. The slack makes up for both.
+-- Returns the time to live, in milliseconds, of a state that counts used tokens for `micros` more microseconds. The time
+-- to live is bounded, because Redis rejects one that overflows its clock. Redis counts it in whole milliseconds, from a
+-- time before the script began. The slack makes up for both.
 local function keep(micros)
   return format('%d', ceil(min(micros, $FURTHEST) / 1000) + $SLACK)
 end
