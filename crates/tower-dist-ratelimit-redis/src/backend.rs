@@ -46,7 +46,7 @@ use crate::{
 /// The user needs the commands `EVAL`, `EVALSHA`, `TIME`, `GET`, `MGET`, `SET` and `DEL` on the keys `prefix:*`.
 /// Sliding window logs also need `PEXPIRE`, `LLEN`, `LINDEX`, `LRANGE`, `LTRIM` and `RPUSH`. A URL with a database
 /// needs `SELECT`, and a Cluster needs `CLUSTER SLOTS` and `ASKING`. `INFO` is optional: with it a new connection
-/// checks the server's version and role.
+/// checks the server's version, mode and role.
 ///
 /// # Keys and values
 ///
@@ -60,14 +60,15 @@ use crate::{
 /// backward jump of the clock (see below). An invalid value, or a value of another type, counts as unused and is
 /// replaced.
 ///
-/// A bucket, queue or window is a string of 18 to 50 characters, or up to 60 with dynamic quotas. Each sub-window adds
+/// A bucket, queue or window is a string of 18 to 50 characters, or up to 67 with dynamic quotas. Each sub-window adds
 /// at least 2 characters. A sliding window log is a list of about ten bytes per token. A correction can charge more
 /// than the limit, which leaves a debt. A log counts at most 20,000 tokens, debts included. A bucket or queue counts at
 /// least 1,024 bursts, debts included, if its burst has at most 2⁴² parts of a token (see Errors).
 ///
-/// A policy that is deployed with another quota keeps its count. While instances with the old and the new quota run,
-/// all of them together admit at most the sum of both quotas. A bucket or queue that is full at the change drains as
-/// slowly as by the old quota. The count starts from zero in these cases:
+/// A policy that is deployed with another quota keeps its count. A bucket or queue without dynamic quotas instead keeps
+/// the time until it has drained, so its used tokens change in proportion to its rate. While instances with the old and
+/// the new quota run, all of them together admit at most the sum of both quotas. The count starts from zero in these
+/// cases:
 ///
 /// - a fixed or sliding window gets another length or number of sub-windows;
 /// - the policy gets another name, algorithm or [colocation](Policy::colocate);
@@ -82,7 +83,7 @@ use crate::{
 /// 50 ms to 1 s, with full jitter. While fewer than five attempts hang, a hanging attempt delays the next one by 1 s at
 /// most. The backend replaces a connection in these cases:
 ///
-/// - the connection is closed;
+/// - the connection is closed, or an answer violates Redis's protocol;
 /// - two consecutive calls get no answer [in time](crate::RedisBuilder::answer_timeout);
 /// - the server has become a replica;
 /// - the server rejects writes because it lost its replicas (`min-replicas-to-write`): a replica may have been
@@ -118,9 +119,10 @@ use crate::{
 /// circuit breaker and between attempts to connect are random.
 ///
 /// The primary's clock measures time. When this clock jumps back, a key that was written before the jump continues from
-/// its state at that write. So the jump admits no additional requests, and a full bucket or window recovers as fast as
-/// without a jump. The first decision on such a key may rewrite the key, even if the decision is a rejection. When the
-/// clock jumps forward, buckets drain and windows end early, because the jump looks like passed time.
+/// its state at that write. So the jump admits no additional requests, and a full bucket or window recovers no later
+/// than one that was filled right after the jump. The first decision on such a key may rewrite the key, even if the
+/// decision is a rejection. When the clock jumps forward, buckets drain and windows end early, because the jump looks
+/// like passed time.
 ///
 /// # Cluster
 ///
@@ -128,8 +130,8 @@ use crate::{
 /// policies in a slot. If the keys of a request are in several slots, the backend sends one call to each slot
 /// concurrently. If one slot rejects the request or fails, the backend refunds the charges to the other slots, even if
 /// the caller has left by then. A rejection by one of several slots has the source
-/// [`Source::Parts`](tower_dist_ratelimit::Source::Parts). Until a refund arrives, it can cause the rejection of
-/// another request. [`Policy::colocate`] puts policies in one slot.
+/// [`Source::Parts`](tower_dist_ratelimit::Source::Parts). Until the refund arrives, the refunded charge can cause the
+/// rejection of another request. [`Policy::colocate`] puts policies in one slot.
 ///
 /// A refund that finds a full queue or a moving slot is retried for 5 s while the connection lasts, and then
 /// [counted](Self::lost_corrections) as lost. A lost refund admits fewer requests, never more. A refund counts in the
@@ -154,21 +156,25 @@ use crate::{
 ///
 /// Under light load each request is sent immediately. While two calls for the same policies are in flight, further
 /// requests usually wait a few milliseconds at most, and then share a call. A call carries at most 256 requests and 32
-/// rows. A row is one request, or consecutive requests of the same cost to one key of a token or leaky bucket. A
-/// request to a token bucket takes about 6 µs of the server's time in a call of its own, 3 to 4 µs in a shared call,
-/// and 0.2 µs if many requests share a row.
+/// rows. A row is one request, or consecutive requests of the same cost that charge only one key of a token or leaky
+/// bucket without dynamic quotas. If the server does not know a script, the call takes a second round trip.
+///
+/// A request to a token bucket takes 3 to 6 µs of the server's time in a shared call, and 0.3 µs if many requests share
+/// a row. A call of its own takes 5 to 9 µs if the server reads several calls at a time, and 11 to 22 µs otherwise.
 ///
 /// A registered set of policies stays in memory until the last handle is dropped, and takes some kilobytes per policy.
 /// An equal set is registered only once, so rebuilding unchanged limits takes no memory. The server caches at most one
-/// script per policy and one per set.
+/// script per policy, one per set, and a short script that checks new connections.
 ///
 /// # Errors
 ///
-/// Building a limiter fails if the set has more than 16 policies, or if the backend cannot count one of these numbers
-/// exactly:
+/// Building a limiter fails if the set has more than 32 policies, or more than 16 with
+/// [`FailureMode::Local`](tower_dist_ratelimit::FailureMode::Local), the default. It also fails for these numbers,
+/// which the backend cannot count exactly:
 ///
 /// - a burst of more than 2⁵² parts of a token, where a token has as many parts as its window has microseconds, divided
 ///   by their greatest common divisor with the limit;
+/// - a limit of a bucket or queue above 2⁵², after division by that divisor;
 /// - a burst and a `max_wait` that together have more than 2⁵² such parts;
 /// - a limit above 10¹⁴ - 1 of a fixed or sliding window, or above 10,000 of a sliding window log;
 /// - a window that is not whole microseconds;
@@ -189,7 +195,8 @@ impl Redis {
     /// makes in a Cluster if one slot took tokens and another slot rejected the request or failed. A correction is lost
     /// if its connection ends, its answer times out or is an error, or a full queue or a moving slot has blocked it for
     /// 5 s. A lost refund can leave its tokens charged, so fewer requests are admitted. A lost extra charge can take no
-    /// tokens, so more are admitted. A correction that could not be sent at all fails immediately and is not counted.
+    /// tokens, so more are admitted. A caller's correction that could not be sent at all fails immediately and is not
+    /// counted.
     ///
     /// # Example
     ///
