@@ -77,7 +77,7 @@ impl Redis {
     /// Uses an existing connection of the `redis` crate. All keys have this [prefix](RedisBuilder::prefix).
     ///
     /// The backend never replaces the connection, so the connection has to reconnect itself. Connections to a Cluster
-    /// do not work. No other public signature contains a type of the `redis` crate.
+    /// do not work. An answer times out after 500 ms. No other public signature contains a type of the `redis` crate.
     ///
     /// # Errors
     ///
@@ -127,7 +127,8 @@ impl RedisBuilder {
 
     /// Prefix of all keys: 1 to 64 printable ASCII characters without spaces or braces.
     ///
-    /// Services with the same prefix in one database share the limits of policies with the same name and algorithm.
+    /// Services with the same prefix in one database share the limits of equal policies. Some policies with different
+    /// quotas [share a count](Redis#keys-and-values), too.
     ///
     /// # Default
     ///
@@ -225,7 +226,8 @@ impl RedisBuilder {
     /// - an invalid URL or prefix, or a timeout of zero;
     /// - credentials for sentinels with a URL that names no sentinels;
     /// - a URL with `rediss` without the feature `tls`;
-    /// - root certificates that are not PEM, and root certificates with a URL without `rediss`.
+    /// - root certificates that are not valid PEM, or that contain no certificate;
+    /// - root certificates with a URL without `rediss`.
     ///
     /// # Panics
     ///
