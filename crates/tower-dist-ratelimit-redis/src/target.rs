@@ -49,7 +49,7 @@ impl ServerUrl {
         }
         if rest.contains(['?', '#']) {
             return Err(wrong(
-                "has no query or fragment; in a password ? is %3F and # is %23",
+                "must have no query or fragment; in a password ? is %3F and # is %23",
             ));
         }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -87,7 +87,7 @@ impl ServerUrl {
         };
         if kind == Deployment::Standalone && addresses.len() > 1 {
             return Err(wrong(
-                "names one host, unless it is redis-cluster:// or redis-sentinel://",
+                "must name one host, unless it is redis-cluster:// or redis-sentinel://",
             ));
         }
         let db = match db {
@@ -208,13 +208,13 @@ mod tests {
         let form = "must have the form redis://host:port";
         let scheme = "must begin with redis://, rediss://, redis-cluster://, rediss-cluster://, redis-sentinel:// or rediss-sentinel://";
         let host = "must name a host, and a port from 1 to 65535 if any; in a password / is %2F";
-        let one = "names one host, unless it is redis-cluster:// or redis-sentinel://";
+        let one = "must name one host, unless it is redis-cluster:// or redis-sentinel://";
         let database = "may end in the number of a database, from 0";
         let encoded = "has a user or password that is not UTF-8, percent-encoded";
         let cluster = "has a database, but a Cluster has only the one";
         let primary =
             "must name the primary that the sentinels watch: redis-sentinel://host:port/name";
-        let query = "has no query or fragment; in a password ? is %3F and # is %23";
+        let query = "must have no query or fragment; in a password ? is %3F and # is %23";
         for (url, says) in [
             ("", form),
             ("localhost:6379", form),
