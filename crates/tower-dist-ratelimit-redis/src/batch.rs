@@ -132,7 +132,7 @@ impl Batch {
         }
     }
 
-    /// Removes a request whose caller has left. If the batch is still open, the request is never sent or charged.
+    /// Removes a request whose caller has left. If the batch is not closed yet, the request is never sent or charged.
     fn leave(&self, number: usize) {
         let mut state = self.lock();
         let Some(waiter) = state.waiters.get_mut(number) else {

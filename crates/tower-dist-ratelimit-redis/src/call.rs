@@ -106,7 +106,7 @@ impl KeyArgs {
         place: usize,
         action: ChargeKind,
     ) -> Self {
-        // A larger cost is always rejected, and the script could not represent it exactly.
+        // A larger cost is rejected in any case, and Lua's numbers are exact only up to 2⁵³.
         let cost = charge.cost.min(MOST_USED + 1);
         let mut text = SmallVec::new();
         // Writing into memory does not fail.

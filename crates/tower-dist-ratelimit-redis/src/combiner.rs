@@ -103,7 +103,7 @@ impl<'a> Combiner<'a> {
                 }
             };
             if let Some(reason) = end {
-                // Dropping the calls in flight fails their requests.
+                // The caller drops this combiner. That drops the calls in flight, which fails their requests.
                 return Some(Disconnect {
                     reason,
                     had_answers: self.had_answers,

@@ -18,8 +18,8 @@ use super::tls::Tls;
 /// Idle time after which the kernel probes the connection.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// The lowest supported major version of Redis. Version 6 introduced access control lists, and replicates the effects
-/// of a script instead of the script.
+/// The lowest supported major version of Redis. Version 6 introduced access control lists, and `KEEPTTL` of `SET`,
+/// which a script uses.
 const LEAST: u32 = 6;
 
 /// A connection that sends commands.
@@ -172,8 +172,8 @@ pub(super) fn text(value: Value) -> Option<String> {
     }
 }
 
-/// Checks that a server is recent enough, is no read-only replica, and lets this user run scripts. Without permission
-/// for `INFO`, only the last of the three is checked.
+/// Checks that a server is no sentinel, is recent enough, is no read-only replica, and lets this user run scripts.
+/// Without permission for `INFO`, only the last of these is checked.
 async fn check_server(address: &Address, commands: &dyn CommandSender) -> Result<(), ConnectError> {
     let mut info = redis::cmd("INFO");
     match commands.send(info.take(), false).await {

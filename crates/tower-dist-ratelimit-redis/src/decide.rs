@@ -59,7 +59,8 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// No charges, charges to unknown policies or to policies of several sets, or several charges to one policy.
+    /// No charges, charges to unknown policies or to policies of several sets, several charges to one policy, or a
+    /// quota for a policy without dynamic quotas.
     pub(super) fn call(
         &self,
         charges: &[Charge<'_>],

@@ -10,7 +10,8 @@ use super::{
     target::Address,
 };
 
-/// Time for one sentinel and the primary that it names. After this time, the next sentinel is queried concurrently.
+/// Maximum time until a sentinel answers. If there is no connection to a primary after this time, the next sentinel is
+/// queried concurrently.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A primary that sentinels know by name.
