@@ -237,7 +237,8 @@ impl Budget {
     /// Records an attempt that failed in a retryable way, or for which the server forbade a retry.
     ///
     /// Call it for every such attempt, also if no retry follows, and before the [`withdraw`](Self::withdraw) for its
-    /// retry. Leave out an attempt whose retry takes no token. Only a [`grpc_throttle`](Self::grpc_throttle) counts
+    /// retry. Leave out an attempt whose retry needs no `withdraw`: an immediate retry after
+    /// [`Verdict::Unprocessed`](crate::Verdict::Unprocessed). Only a [`grpc_throttle`](Self::grpc_throttle) counts
     /// failures.
     #[inline]
     pub fn record_failure(&self) {

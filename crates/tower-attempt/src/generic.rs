@@ -11,8 +11,9 @@ use crate::{
 /// class of a request for a hedge layer.
 ///
 /// If the error of an attempt contains a [rejection](Rejected::find), the request was not sent. If the rule would retry
-/// this error, the retry waits for the longer of the waits that the rejection and the rule's verdict name. If neither
-/// names a wait, the error is fatal, or transient for a hedge.
+/// this error, the delay of the retry is at least the longer of the waits that the rejection and the rule's verdict
+/// name. If neither names a wait, the verdict is fatal. If the rejected attempt is a hedge, the verdict is transient
+/// instead, so that the other attempts can still win.
 ///
 /// # Default
 ///

@@ -186,7 +186,7 @@ impl Dialect for Grpc {
         };
         Classified {
             verdict: hint.map_or(verdict, |hint| verdict.hinted(hint)),
-            // A server that forbids a retry may have processed the call.
+            // Only a pushback with a delay is a rejection. A server that forbids a retry may have processed the call.
             rejected: matches!(hint, Some(Hint::Exactly(_))) && verdict != Verdict::Success,
             code,
         }

@@ -114,9 +114,9 @@ impl MemcachedBuilder {
 
     /// Maximum time until the server answers a command, above zero. If an answer takes longer, the backend reconnects.
     ///
-    /// A compare-and-swap that loses races is retried for at most the same time. The layer's own
-    /// [timeout](tower_dist_ratelimit::RateLimitLayerBuilder::backend_timeout) is shorter by default, and ends the wait
-    /// of a request earlier. Such a request may still be charged.
+    /// A charge whose compare-and-swap loses races is retried for at most the same time, and a correction for about
+    /// 5 s. The layer's own [timeout](tower_dist_ratelimit::RateLimitLayerBuilder::backend_timeout) is shorter by
+    /// default, and ends the wait of a request earlier. Such a request may still be charged.
     ///
     /// # Default
     ///

@@ -40,7 +40,7 @@ pub struct Decision {
     /// The whole tokens that remain after this decision. In a leaky queue, the number of free places.
     pub remaining: u64,
     /// The tokens that were taken: the cost, or more, up to the [maximum grant](crate::backend::Charge::up_to). Zero
-    /// if this policy or another one rejects the request.
+    /// if this policy or another one rejects the request, and with [`Source::Allowed`], which counts nothing.
     pub granted: u64,
     /// The wait until the same request can pass, if no other request takes the tokens. Unless the [`Source`] notes
     /// otherwise, the wait is exact: the same request is rejected one nanosecond (or the backend clock's grain) before

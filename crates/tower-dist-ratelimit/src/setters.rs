@@ -26,9 +26,9 @@ macro_rules! shared_setters {
         /// Maximum time that a request waits for an answer of the backend: above zero and at most one minute.
         ///
         /// The time starts when the request is sent to the backend. An [asynchronous quota
-        /// look-up](crate::Policy::quota_by_async) comes first, and has a timeout of the same length. In a layer that
-        /// rejects requests, a waiting request occupies the ready inner service. It then also occupies a permit if the
-        /// inner service limits concurrency.
+        /// look-up](crate::Policy::quota_by_async) comes first, and has a timeout of the same length. Except in a
+        /// [`Throttle`](crate::Throttle), the waiting request occupies the ready inner service of a layer, and its
+        /// permit if that service limits concurrency.
         ///
         /// # Default
         ///

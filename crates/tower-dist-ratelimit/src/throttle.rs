@@ -19,9 +19,10 @@ use crate::{CallLimit, CallLimitLayer, Waits};
 ///   rejected if its turn has not come after `max_wait`.
 /// - A request that has to wait but finds `max_waiters` waiting requests is rejected with
 ///   [`Reason::QueueFull`](crate::Reason::QueueFull). A request that can never pass is rejected with
-///   [`Reason::Quota`](crate::Reason::Quota). A request that costs more than this instance's
-///   [share](crate::FailureMode::Local) of a burst is rejected with
-///   [`Reason::ReducedCapacity`](crate::Reason::ReducedCapacity) while the share decides.
+///   [`Reason::Quota`](crate::Reason::Quota). With [`FailureMode::Local`](crate::FailureMode::Local), a request that
+///   costs more than this instance's share of a burst is rejected with
+///   [`Reason::ReducedCapacity`](crate::Reason::ReducedCapacity) during a failure of the backend and for some seconds
+///   after it.
 /// - A call that is dropped before it calls the inner service gives its place to the requests behind it, and usually
 ///   returns its tokens. A place in a [leaky queue](crate::Policy::leaky_queue) stays taken, because later requests
 ///   already have their times. The layer limits the waits in such a queue to `max_wait`, too.

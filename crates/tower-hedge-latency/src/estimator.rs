@@ -57,7 +57,7 @@ pub(crate) struct Estimator {
 pub(crate) struct QuantileTarget {
     /// The share of calls that exceed the threshold, in billionths.
     pub(crate) above: u64,
-    /// Minimum duration of a window, in microseconds.
+    /// Minimum duration of a window, in microseconds, unless its counts would overflow.
     pub(crate) window: u64,
     /// Minimum number of samples in a closed window, and for the first threshold.
     pub(crate) samples: u64,

@@ -75,12 +75,14 @@ impl HedgeHandle {
         settings.bounds.as_ref().map(delays).unwrap_or_default()
     }
 
-    /// Sets the trigger to a percentile, which uses the latencies learned so far. If the layer was given no budget, its
-    /// budget is the default budget of a percentile.
+    /// Sets the trigger to a percentile. It starts with the latencies that the layer learned earlier; with another
+    /// trigger, the layer learns none. If the layer was given no budget, its budget is the default budget of a
+    /// percentile.
     ///
     /// # Errors
     ///
-    /// Returns an error if `quantile` is not above 0 and below 1, or if the budget cannot pay for its hedges.
+    /// Returns an error if `quantile` is not above 0 and below 1, or if a given budget cannot pay for the hedges of this
+    /// percentile.
     pub fn set_percentile(&self, quantile: f64) -> Result<(), BuildError> {
         self.change(|given| {
             given.percentile.quantile = Some(quantile);

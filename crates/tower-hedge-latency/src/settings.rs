@@ -197,7 +197,8 @@ impl Settings {
 
     /// Deposits a successful call, unless the layer above deposits.
     ///
-    /// A ratio refers to eligible calls. gRPC's throttle has no ratio and counts every call (gRFC A6).
+    /// A budget's ratio is a share of the eligible calls, so only these deposit. gRPC's throttle has no such share: every
+    /// successful call adds its `tokenRatio` (gRFC A6).
     #[inline]
     pub(crate) fn deposit(&self, is_eligible: bool, budget: &Budget) {
         if self.deposits && (is_eligible || budget.share().is_none()) {

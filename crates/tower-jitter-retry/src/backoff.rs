@@ -121,7 +121,7 @@ impl Backoff {
     }
 
     /// The seed of the jitter. Two schedules with the same seed have the same delays. In a retry layer the seed
-    /// determines a series of schedules, and each call that backs off takes the next one.
+    /// determines a series of schedules. A call takes the next one when it prepares its first retry.
     ///
     /// # Default
     ///

@@ -301,8 +301,9 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
     /// Maximum time from sending an attempt to its response, above zero. A slower attempt is dropped, and may be
     /// retried if its request is idempotent.
     ///
-    /// For a service that speaks neither HTTP nor gRPC, the rule decides whether to retry after a timeout. The default
-    /// rule does. A [`retry_if`](RetryLayerBuilder::retry_if) closure receives the outcome that the timeout creates.
+    /// For a service that speaks neither HTTP nor gRPC, your rule decides whether to retry after a timeout. Without a
+    /// rule, the layer retries. A [`retry_if`](RetryLayerBuilder::retry_if) closure receives the outcome that the
+    /// timeout creates.
     ///
     /// The `attempt_timeout` of a [`RetryOverride`](crate::RetryOverride) replaces this limit. Choose the duration of
     /// the slowest successful responses, such as the 99.9th percentile.

@@ -31,7 +31,7 @@ pub struct ProtocolSettings<C> {
     pub hedge_if: Option<Predicate>,
     /// Further requests that may be hedged, in addition to the protocol's own.
     pub hedge_unsafe_if: Option<Predicate>,
-    /// The key of a request's class.
+    /// Names the class of a request. A hedge layer learns the latencies of each class separately.
     pub key: Option<KeyFn>,
     /// The budgets of extra attempts, and the key of a request's budget.
     pub budgets: Option<(Budgets, KeyFn)>,

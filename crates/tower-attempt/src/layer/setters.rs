@@ -389,9 +389,9 @@ macro_rules! __layer {
             /// Once an attempt in flight has read more than the limit, the request is no longer resent. The oldest
             /// attempt in flight continues with the body, and the other attempts are interrupted.
             ///
-            /// Each data frame counts its length, or 64 bytes if it is shorter. A record takes at most about twice the
-            /// limit in memory, usually plus at most one frame. A frame that is a slice of a larger buffer keeps this
-            /// buffer.
+            /// Each data frame counts its length, or 64 bytes if it is shorter. A record takes up to about twice the
+            /// limit in memory, and usually at most one more frame: the one that exceeds the limit. A frame that is a
+            /// slice of a larger buffer keeps this buffer.
             ///
             /// # Default
             ///

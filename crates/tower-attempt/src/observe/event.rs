@@ -255,8 +255,8 @@ labelled! {
         /// The hedge's service failed to become ready, or was not ready in time. The time ends with the call, at the
         /// deadline, or when a hint demands a wait or forbids the hedge.
         NotReady => "not_ready",
-        /// The request cannot be copied. For example, its body is too long, it has `Upgrade`, or its body still streams
-        /// and has an error type that cannot express an interruption.
+        /// The request cannot be copied. For example, its body is too long, it has the header `Upgrade`, or its body
+        /// still streams and the body's error type cannot express that an attempt was interrupted.
         NotResendable => "not_resendable",
         /// The layer is in shadow mode.
         Shadow => "shadow",

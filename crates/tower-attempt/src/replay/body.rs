@@ -42,8 +42,8 @@ pub trait ReplayableBody: Body<Data = Bytes> + Default {
 
     /// Returns the whole content, if it is in memory.
     ///
-    /// A type that hides its content polls the body once, if `may_poll` is true and the body knows its exact size. A
-    /// body counts as in memory if it returns all of its content at the first poll.
+    /// A type that hides its content usually polls the body once, if `may_poll` is true and the body knows its exact
+    /// size. A body counts as in memory if it returns all of its content at the first poll.
     ///
     /// # Errors
     ///

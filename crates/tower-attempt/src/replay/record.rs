@@ -72,7 +72,8 @@ impl<B, E> BodyRecord<B, E> {
     }
 }
 
-/// The state behind the lock of a record. No method polls, wakes or drops foreign values.
+/// The state behind the lock of a record. No method polls a source, wakes a reader, or drops a source or a waker, since
+/// that can run a user's code.
 pub(super) struct RecordState<B, E> {
     /// `None` while a reader polls it, and after it has ended, failed or been freed.
     source: Option<B>,

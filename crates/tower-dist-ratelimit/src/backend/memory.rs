@@ -47,11 +47,11 @@ const LOCKS: usize = 256;
 /// | sliding windows of `n` buckets | 100, and 8 for each bucket |
 /// | sliding window logs | 100, and 16 to 37 for each request |
 ///
-/// At capacity, a new key replaces another key, which loses its state: the least limited of twelve or sixteen random
-/// keys. A key without used tokens can be replaced at no loss. So the capacity has to cover only the keys that have
-/// *used tokens at the same time*. If these keys are as many as the capacity, about one new key in 2,000 to 3,000
-/// replaces one of them. If they are half as many, hardly any new key does. There is no clean-up to run. An attacker
-/// who invents keys can replace other keys, so use keys that cost something to get.
+/// A table has 1.5 to 2 places for each key of the capacity. A new key that finds no free place replaces the least
+/// limited of twelve or sixteen random keys, which loses its state. A key without used tokens can be replaced at no
+/// loss. So the capacity has to cover only the keys that have *used tokens at the same time*. Even if these keys are as
+/// many as the capacity, only about one new key in 2,000 to 3,000 replaces one of them. There is no clean-up to run. An
+/// attacker who invents keys can replace other keys, so use keys that cost something to get.
 ///
 /// # Errors
 ///

@@ -129,7 +129,8 @@ pub(super) struct KeyState {
     /// Tokens that the backend charged, or may have charged, for other requests since the refill was sent.
     outside: u64,
     /// Until this time, this process rejects requests that find too few leased tokens and cost at least `reject_from`.
-    /// While a refill is in flight, [`plan`](Self::plan) uses another time instead.
+    /// While a refill is in flight, [`plan`](Self::plan) ignores this time, and rejects such requests only during a
+    /// persistent shortage.
     reject_until: u64,
     /// Minimum cost of the requests that this process rejects, in tokens.
     reject_from: u64,
@@ -197,7 +198,8 @@ impl KeyState {
         // The first estimates are uncertain, so half of `HOT` must also have been measured.
         if extra == 0 || demand < HOT || self.demand.per_lease() < HOT / 2 {
             if claim.ahead {
-                // Until then, requests that find few lasting tokens do not plan in vain, which takes the lock.
+                // Until `later`, requests that leave few lasting tokens do not call `plan`, which takes the lock and
+                // would hardly refill yet.
                 let later = claim.now.saturating_add(lease / 8);
                 entry.not_before.store(later, Relaxed);
             }

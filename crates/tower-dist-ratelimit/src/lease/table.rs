@@ -15,7 +15,7 @@ const SETS: usize = 256;
 
 const WAYS: usize = 4;
 
-/// The bits of a tag that do not depend on the quota.
+/// The bits of a [tag](LeaseTable::tag) that do not depend on the quota.
 const KEY_BITS: u64 = u32::MAX as u64;
 
 /// A table of the most frequently requested keys, organized as a set-associative cache.

@@ -14,10 +14,10 @@ use super::{Reason, Rejection, RejectionResponse};
 /// | missing key because of a misconfigured server | 13 `INTERNAL`, with the [hint](Rejection::hint) if the key has one |
 /// | failed backend, or too few tokens in this instance's [share](crate::FailureMode::Local) during or after a failure | 14 `UNAVAILABLE` |
 ///
-/// Two headers tell the client how long to wait, if the wait is known or waiting does not help:
+/// Two headers describe the wait, if the wait is known or if a policy can never allow the request:
 ///
-/// - `grpc-retry-pushback-ms` is the wait in milliseconds (gRFC A6), or -1 if waiting does not help. The value -1 stops
-///   the client's retries.
+/// - `grpc-retry-pushback-ms` is the wait in milliseconds (gRFC A6), or -1 if a policy can never allow the request. The
+///   value -1 stops the client's retries.
 /// - `grpc-status-details-bin` contains the wait, if there is one, as a `google.rpc.RetryInfo`. It contains the
 ///   policies that rejected the request as a `QuotaFailure`, except [hidden](crate::Policy::hidden) ones.
 ///

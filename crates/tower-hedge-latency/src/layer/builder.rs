@@ -22,7 +22,7 @@ use crate::{HedgeLayer, NoObserver};
 /// | `max_hedges` | 1 with `percentile` and `fixed`; `delays` and `fan_out` set the number themselves | |
 /// | `min_delay`, `max_delay`, `initial_delay` | 1 ms, none, none | resolution of tokio's timers |
 /// | `window` | 10 s, or longer until it has `max(100, 10 ÷ (1 − q))` samples | |
-/// | `budget` | `percentile`: 1 − q of the eligible calls that succeed, 10 at first, a burst of 100; else unlimited, since a fixed trigger is the caller's own decision | *The Tail at Scale* |
+/// | `budget` | `percentile`: each eligible call that succeeds adds 1 − q tokens, from 10 initial tokens up to 100; other triggers: unlimited, since their times are the caller's own decision | *The Tail at Scale* |
 /// | `key` | one class | |
 ///
 /// Choose the protocol first, with `http` or `grpc`. Call all other setters in any order.

@@ -219,9 +219,8 @@ key!(Grpc);
 
 #[cfg(feature = "http")]
 impl<P: Dialect, O, A, L> HedgeLayerBuilder<P, O, A, L> {
-    /// Restricts hedging to the requests for which a closure returns `true`. A request that may not be hedged without
-    /// this setting is still not hedged. The restriction also applies to the requests that a `hedge_unsafe_if` closure
-    /// adds.
+    /// Hedges only the requests for which a closure returns `true`, among those that the protocol or a
+    /// `hedge_unsafe_if` closure allows to be hedged.
     ///
     /// # Default
     ///

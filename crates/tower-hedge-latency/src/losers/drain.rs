@@ -119,8 +119,8 @@ impl Drain {
         self
     }
 
-    /// Returns the number of losers that were dropped because `capacity` losers were draining or no runtime was
-    /// running.
+    /// Returns the number of losers and failed responses that were dropped without draining, because `capacity` of them
+    /// were draining or no runtime was running.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.pool.dropped.load(Relaxed)

@@ -13,8 +13,10 @@ use crate::algorithm::saturating_nanos;
 /// [horizon](crate::arithmetic::HORIZON) is in January 2120.
 pub const EPOCH: Duration = Duration::from_secs(1_577_836_800);
 
-/// The maximum time for which backends keep a window after its end, for machines whose clocks are behind. A window that
-/// is shorter than this time is kept only for its own length.
+/// The time for which backends keep a window after its end, for machines whose clocks are behind.
+///
+/// A shorter window is kept for its own length instead, unless it shares a value with a longer one. The backends add a
+/// few seconds for the tick of the store's clock.
 pub const SKEW: Duration = Duration::from_secs(60);
 
 /// Returns the time of this machine's wall clock, in nanoseconds since the [`EPOCH`].
