@@ -44,7 +44,7 @@
 //!
 //! | first byte | algorithm | words |
 //! |---|---|---|
-//! | `0x11` | token bucket, leaky bucket | time at which the bucket is full, in units of the clock of the quota in force; that quota's limit, window in ns, and burst; time of the last write in ns |
+//! | `0x11` | token bucket, leaky bucket | time at which the bucket is full, in units of the clock of the quota in force; that quota's limit, window in ns, and burst; latest time of a write in ns |
 //! | `0x12` | leaky queue | the same, for the time at which the queue is empty |
 //! | `0x13` | fixed window | one word: number of the window, counted from 1, in the high bits; count in the low bits, which are as many as the leading zeros of `HORIZON / window + 2` as a `u64` |
 //! | `0x14` | fixed window from the first request | end of the window in ns, count |

@@ -14,6 +14,9 @@ const LARGEST: u64 = (1 << 63) + super::pace::MAX_AHEAD;
 /// Used tokens drain at the rate of the quota in force, and stay used when the quota changes. A quota that cannot be
 /// counted is replaced by the nearest one that can. A quota of zero rejects every cost above zero, and is never in
 /// force.
+///
+/// A clock can be behind the clock of the last write. A change then takes place at the last write. Otherwise each
+/// change to a faster quota would drain tokens for the difference between the clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Adjusted {
     quota: Quota,
@@ -25,7 +28,7 @@ struct Used {
     /// The state of the bucket under the quota in force.
     state: u64,
     in_force: Quota,
-    /// The time of the last write, in nanoseconds.
+    /// The latest time of a write, in nanoseconds.
     written: u64,
 }
 
@@ -77,24 +80,26 @@ impl Adjusted {
     }
 
     /// Returns the used units that have not drained by `nanos`, and the `token_bits` of the quota that is stored with
-    /// the key. `None` if no units are used.
-    fn left(&self, used: &Used, nanos: u64) -> Option<(u64, u32)> {
+    /// the key.
+    fn left(&self, used: &Used, nanos: u64) -> (u64, u32) {
         let pace = self.bucket(used.in_force).pace;
         let left = used.state.saturating_sub(pace.at(nanos).units);
-        (left > 0).then_some((left, pace.token_bits()))
+        (left, pace.token_bits())
     }
 
-    /// Returns the state in the units of `bucket`, which belongs to `quota`.
-    fn state(&self, words: &[u64], bucket: &Bucket, quota: Quota, nanos: u64) -> u64 {
+    /// Returns the state in the units of `bucket`, which belongs to `quota`. `latest` is not before the last write.
+    ///
+    /// A converted state is not before `latest`, even if no tokens are used. Otherwise a clock that is behind could
+    /// take tokens that have drained again at `latest`.
+    fn state(&self, words: &[u64], bucket: &Bucket, quota: Quota, latest: Now) -> u64 {
         let Some(used) = Used::read(words) else {
             return 0;
         };
         if used.in_force == quota {
             return used.state;
         }
-        self.left(&used, nanos).map_or(0, |(left, bits)| {
-            bucket.pace.at(nanos).units + bucket.pace.converted(left, bits)
-        })
+        let (left, bits) = self.left(&used, latest.nanos);
+        bucket.at(latest).units + bucket.pace.converted(left, bits)
     }
 
     /// Replaces the state with the result of `change`, puts the quota `in_force` in force, and returns `true`. If
@@ -102,14 +107,14 @@ impl Adjusted {
     fn change(
         &self,
         words: &mut Words,
-        now: Now,
+        latest: Now,
         in_force: Quota,
         change: impl FnOnce(&Bucket, u64) -> Option<u64>,
     ) -> bool {
         let bucket = self.bucket(in_force);
-        let state = change(&bucket, self.state(words, &bucket, in_force, now.nanos));
+        let state = change(&bucket, self.state(words, &bucket, in_force, latest));
         if let Some(state) = state {
-            let written = now.nanos;
+            let written = latest.nanos;
             Used {
                 state,
                 in_force,
@@ -120,28 +125,30 @@ impl Adjusted {
         state.is_some()
     }
 
-    /// Returns the quota in force, or `None` if no tokens are used, and the time at which to apply a change: `now`, or
-    /// the last write if that is later. If this clock is behind the writer's clock, the difference between the clocks
-    /// would otherwise look like used tokens.
-    fn in_force(&self, words: &[u64], now: Now) -> (Option<Quota>, Now) {
-        let Some(used) = Used::read(words) else {
-            return (None, now);
-        };
-        let nanos = now.nanos.max(used.written);
-        let in_force = self.left(&used, nanos).map(|_| used.in_force);
-        (in_force, Now { nanos, ..now })
+    /// Returns the quota in force, or `None` if no tokens are used.
+    fn in_force(&self, words: &[u64], latest: Now) -> Option<Quota> {
+        let used = Used::read(words)?;
+        (self.left(&used, latest.nanos).0 > 0).then_some(used.in_force)
     }
+}
+
+/// Returns the time at which to apply a change: `now`, or the last write if that is later.
+fn latest(words: &[u64], now: Now) -> Now {
+    let written = Used::read(words).map_or(0, |used| used.written);
+    let nanos = now.nanos.max(written);
+    Now { nanos, ..now }
 }
 
 impl Arithmetic for Adjusted {
     fn decide(&self, words: &[u64], now: Now, take: &Take<'_>) -> Decision {
         let quota = self.asked(take);
         let bucket = self.bucket(quota);
-        let state = self.state(words, &bucket, quota, now.nanos);
+        let state = self.state(words, &bucket, quota, latest(words, now));
         OneNumber::decide(&bucket, state, bucket.at(now), take)
     }
 
     fn take(&self, words: &mut Words, now: Now, take: &Take<'_>, tokens: u64) {
+        let now = latest(words, now);
         self.change(words, now, self.asked(take), |bucket, state| {
             Some(OneNumber::take(bucket, state, bucket.at(now), tokens))
         });
@@ -149,7 +156,8 @@ impl Arithmetic for Adjusted {
 
     fn adopt(&self, words: &mut Words, now: Now, take: &Take<'_>) {
         let quota = self.asked(take);
-        let (in_force, now) = self.in_force(words, now);
+        let now = latest(words, now);
+        let in_force = self.in_force(words, now);
         if !quota.is_zero() && in_force.is_some_and(|in_force| in_force != quota) {
             self.change(words, now, quota, |_, state| Some(state));
         }
@@ -158,7 +166,8 @@ impl Arithmetic for Adjusted {
     /// An extra charge puts its quota in force. If its quota is zero, it puts the policy's own quota in force. A refund
     /// does not change the quota in force.
     fn settle(&self, words: &mut Words, now: Now, take: &Take<'_>, delta: i64) -> bool {
-        let (in_force, now) = self.in_force(words, now);
+        let now = latest(words, now);
+        let in_force = self.in_force(words, now);
         let asked = Some(self.asked(take)).filter(|quota| !quota.is_zero());
         let quota = in_force.filter(|_| delta < 0).or(asked);
         self.change(words, now, quota.unwrap_or(self.quota), |bucket, state| {
@@ -172,7 +181,7 @@ impl Arithmetic for Adjusted {
             return Duration::ZERO;
         };
         let pace = self.bucket(used.in_force).pace;
-        let now = pace.at(now.nanos.max(used.written));
+        let now = pace.at(latest(words, now).nanos);
         pace.span(now, used.state.saturating_sub(now.units))
     }
 

@@ -1,6 +1,7 @@
 //! Compares every algorithm with the model under the same traffic.
 
 mod bytes;
+mod clocks;
 mod ends;
 pub(crate) mod key;
 mod model;

@@ -7,6 +7,7 @@ use crate::{
 };
 
 /// One key of any algorithm. After each change its state is written as bytes and read again.
+#[derive(Clone)]
 pub(crate) struct Key {
     limit: Limit,
     state: State,
@@ -57,6 +58,10 @@ impl Key {
         assert_eq!(self.state.to_bytes(), bytes);
     }
 
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        self.state.to_bytes()
+    }
+
     pub(crate) fn decide(&self, nanos: u64, take: &Take<'_>) -> Decision {
         self.state.look(nanos, take)
     }
@@ -84,7 +89,7 @@ impl Key {
         decision
     }
 
-    fn adopt(&mut self, nanos: u64, take: &Take<'_>) {
+    pub(super) fn adopt(&mut self, nanos: u64, take: &Take<'_>) {
         let now = self.state.when(nanos);
         let arithmetic = &self.limit.arithmetic;
         arithmetic.adopt(&mut self.state.words, now, take);

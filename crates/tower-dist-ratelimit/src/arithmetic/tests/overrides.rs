@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Algorithm, Quota};
 
-fn by(quota: &Quota, cost: u64) -> Take<'_> {
+pub(super) fn by(quota: &Quota, cost: u64) -> Take<'_> {
     Take {
         cost,
         up_to: cost,
@@ -176,7 +176,7 @@ fn a_correction_under_a_limit_of_zero_counts_every_token() {
     }
 }
 
-fn drains(algorithm: Algorithm) -> bool {
+pub(super) fn drains(algorithm: Algorithm) -> bool {
     matches!(
         algorithm,
         Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue { .. }
