@@ -368,7 +368,7 @@ fn decision(
         // A shadow also allows requests that a policy rejected.
         allowed,
         // The caller waits for all leaky queues, and the tightest policy need not be one.
-        delay: check.delay(),
+        delay: limits.delay(check),
         // Every outcome has a decision of each policy.
         ..tightest.map_or_else(Decision::default, |(_, decision)| *decision)
     })

@@ -112,6 +112,22 @@ async fn a_shadow_of_a_leaky_queue_delays_no_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shadow_of_a_limiter_with_a_leaky_queue_tells_no_caller_to_wait() {
+    let queue = || Policy::new("q", slow(1)).leaky_queue(Duration::from_secs(9));
+    for store in stores() {
+        let limiter = Limiter::builder(store, queue()).shadow().build().unwrap();
+        for number in 0..20 {
+            let decision = limiter.check("a").await.unwrap();
+            assert_eq!(
+                (decision.allowed, decision.delay),
+                (true, Duration::ZERO),
+                "{number}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_observer_receives_each_check_of_a_limiter_and_no_peek() {
     for store in stores() {
         let told = Told::default();
