@@ -66,13 +66,14 @@ pub(super) struct Charged {
     pub(super) check: Check,
     pub(super) on_drop: OnDrop,
     /// The time of the charge, if a policy counts in windows.
-    since: Option<Instant>,
+    pub(super) since: Option<Instant>,
 }
 
 /// The action if a request is dropped.
 pub(super) enum OnDrop {
     Nothing,
-    /// Emits [`Event::Cancelled`], because the request has no decision.
+    /// Emits [`Event::Cancelled`], because the request has no decision. Refunds the charge, if there is one: outside of
+    /// a runtime, a charged request that waits in a leaky queue has no decision before the first poll.
     Cancelled,
     /// Refunds the charge, because the inner service was not called.
     Refund,
@@ -81,11 +82,13 @@ pub(super) enum OnDrop {
 impl Charged {
     #[inline]
     pub(super) fn new(limits: &Arc<Limits>) -> Self {
+        let mut rules = limits.rules.iter();
+        let has_windows = rules.any(|rule| rule.policy.algorithm().has_windows());
         Self {
             limits: Arc::clone(limits),
             check: Check::default(),
             on_drop: OnDrop::Nothing,
-            since: None,
+            since: has_windows.then(Instant::now),
         }
     }
 }
@@ -93,10 +96,11 @@ impl Charged {
 impl Drop for Charged {
     fn drop(&mut self) {
         match self.on_drop {
-            OnDrop::Nothing => {}
+            OnDrop::Nothing => return,
             OnDrop::Cancelled => self.limits.emitter.emit(|| Event::Cancelled),
-            OnDrop::Refund => self.limits.take_back(&self.check, self.since),
+            OnDrop::Refund => {}
         }
+        self.limits.take_back(&self.check, self.since);
     }
 }
 
@@ -113,9 +117,6 @@ impl<S: Service<Req>, Req> ThrottleState<S, Req> {
     /// Returns the state in which a charged request waits for its delay, and then for the inner service.
     #[inline]
     pub(super) fn charged(mut charged: Charged, inner: S, request: Req) -> Self {
-        let mut rules = charged.limits.rules.iter();
-        let has_windows = rules.any(|rule| rule.policy.algorithm().has_windows());
-        charged.since = has_windows.then(Instant::now);
         charged.on_drop = OnDrop::Refund;
         Self::Readying {
             delayed: Delayed::new(charged.limits.delay(&charged.check), inner, request),

@@ -8,7 +8,7 @@ use tower_service::Service;
 
 use super::{
     ThrottleFuture,
-    future::{Charged, ThrottleState},
+    future::{Charged, OnDrop, ThrottleState},
     turn::{can_pass, turn},
 };
 use crate::{CallLimit, CallLimitLayer, LimitError, Waits, limits::Outcome};
@@ -43,6 +43,7 @@ where
             let state = ThrottleState::charged(charged, inner, request);
             return ThrottleFuture { state };
         }
+        charged.on_drop = OnDrop::Cancelled;
         let mut turn = Box::pin(turn(mode.clone(), charged, outcome));
         // The first poll takes the place in the queue, unless the backend answers later. So requests normally pass in
         // the order of their calls. This poll needs the runtime's timer. Outside of a runtime, the caller's first poll

@@ -16,10 +16,9 @@ use crate::{
 /// first decision.
 pub(super) async fn turn(
     waits: Waits,
-    mut charged: Charged,
+    charged: Charged,
     outcome: Option<Outcome>,
 ) -> Result<Charged, RateLimited> {
-    charged.on_drop = OnDrop::Cancelled;
     let started = Instant::now();
     let mut turn = Turn {
         end: started + waits.max_wait,
@@ -32,6 +31,7 @@ pub(super) async fn turn(
         Err(reason) => Outcome::Reject(reason),
     };
     turn.charged.on_drop = OnDrop::Nothing;
+    turn.charged.since = turn.charged.since.map(|_| Instant::now());
     if turn.place.is_some() {
         let waited = started.elapsed();
         turn.charged.limits.emitter.emit(|| Event::Waited(waited));

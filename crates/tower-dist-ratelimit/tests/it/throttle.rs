@@ -24,7 +24,7 @@ use tower_dist_ratelimit::{
 };
 use tower_test::mock;
 
-use crate::support::{Broken, Remote};
+use crate::support::{Broken, Remote, Told};
 
 /// A request with its number, key and cost.
 #[derive(Clone, Copy)]

@@ -64,3 +64,36 @@ async fn a_call_dropped_before_the_inner_call_is_refunded_on_slow_backends_too()
         assert_eq!(called, Ok(number));
     }
 }
+
+/// A call outside a runtime is decided before its first poll. The clock is real there, so the queue takes minutes.
+#[test]
+fn a_call_dropped_outside_a_runtime_before_its_first_poll_is_refunded_and_one_event() {
+    let (told, hour) = (Told::default(), Duration::from_secs(3600));
+    let layer = CallLimitLayer::<Call>::builder(Memory::default())
+        .limit(Policy::new("queue", Quota::per_day(200)).leaky_queue(hour))
+        .limit(Policy::new("bucket", Quota::per_day(2)))
+        .limit(Policy::new("window", Quota::per_day(2)).fixed_window())
+        .observer(told.clone())
+        .waiting()
+        .max_wait(hour);
+    let mut service = layer.build().unwrap().layer(inner(&Log::default()));
+    let first = service.call(Call(1, 0, 1));
+    assert_eq!(told.all().len(), 1);
+    for number in 2..5 {
+        drop(service.call(Call(number, 0, 1)));
+        assert_eq!(told.all(), ["cancelled"], "{number}");
+    }
+    let last = service.call(Call(5, 0, 1));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        assert_eq!(first.await.unwrap(), 1);
+        assert_eq!(last.await.unwrap(), 5);
+    });
+    // The dropped calls keep their places in the queue, and return their other tokens.
+    let left = r#"allowed [("queue", 4), ("bucket", 0), ("window", 0)]"#;
+    assert_eq!(told.all()[0], left);
+}
