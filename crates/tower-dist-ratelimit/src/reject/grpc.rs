@@ -61,10 +61,16 @@ impl<B: Default> RejectionResponse<B> for GrpcRejection {
     }
 }
 
-/// Percent-encodes the percent signs of a text. Returns an empty text if `message` has characters that a header cannot
-/// hold.
+/// Percent-encodes a text: the percent sign, and all bytes except printable ASCII.
 fn message_field(message: &str) -> HeaderValue {
-    HeaderValue::from_str(&message.replace('%', "%25")).unwrap_or(HeaderValue::from_static(""))
+    let mut field = String::with_capacity(message.len());
+    for byte in message.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => field.push(byte.into()),
+            _ => field += &format!("%{byte:02X}"),
+        }
+    }
+    HeaderValue::try_from(field).unwrap_or(HeaderValue::from_static(""))
 }
 
 /// Returns the wait in milliseconds, rounded up so that the client waits long enough. At most `i32::MAX`, and -1

@@ -31,7 +31,12 @@ pub(super) fn write<'a>(
     let mut document = format!(r#"{{"type":"{kind}","title":"{title}","status":{status}"#);
     if let Some(detail) = detail {
         document += r#","detail":"#;
-        document += &quote(detail);
+        for char in quote(detail).chars() {
+            match char {
+                '\0'..' ' => document += &format!(r"\u{:04x}", u32::from(char)),
+                _ => document.push(char),
+            }
+        }
     }
     let mut before = r#","violated-policies":["#;
     for name in violated {

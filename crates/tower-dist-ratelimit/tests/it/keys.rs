@@ -13,7 +13,7 @@ use tower::Layer;
 use tower_dist_ratelimit::{
     MissingKey, Policy, RateLimit, RateLimitLayer, TrustedProxies,
     backend::Memory,
-    key::{self, KeyExtractor},
+    key::{self, KeyExtractor, KeySink, RequestParts},
 };
 
 use crate::support::{Probe, field, from, get, send, slow};
