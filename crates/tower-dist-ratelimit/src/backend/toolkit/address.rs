@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{fmt, net::Ipv6Addr};
 
 /// The host and the port of a server.
 ///
@@ -25,23 +25,18 @@ impl Address {
     /// colon is the port. Returns `None` if the host or the port is invalid.
     #[must_use]
     pub fn parse(text: &str, default_port: u16) -> Option<Self> {
-        let (host, port) = match text.strip_prefix('[') {
-            Some(rest) => {
-                let (host, rest) = rest.split_once(']')?;
-                match rest {
-                    "" => (host, None),
-                    rest => (host, Some(rest.strip_prefix(':')?)),
-                }
-            }
-            None => match text.rsplit_once(':') {
-                // Splits at the last colon, because Redis Cluster writes IPv6 addresses without brackets.
-                Some((host, port)) => (host, Some(port)),
-                None => (text, None),
-            },
+        // Splits at the last colon, because Redis Cluster writes IPv6 addresses without brackets.
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
+            _ => (text, default_port),
         };
-        let port = port.map_or(Some(default_port), |port| port.parse().ok())?;
-        let is_valid = !host.is_empty() && port != 0 && !host.contains([' ', '/', '@', '[', ']']);
-        is_valid.then(|| Self {
+        let inner = host.strip_prefix('[').and_then(|v6| v6.strip_suffix(']'));
+        let host = inner.unwrap_or(host);
+        // An IPv6 address can have a zone, such as `%eth0`.
+        let (ip, _) = host.split_once('%').unwrap_or((host, ""));
+        let is_v6 = ip.parse::<Ipv6Addr>().is_ok();
+        let is_host = !host.is_empty() && !host.contains([' ', '/', '@', '[', ']']);
+        (is_host && port != 0 && (is_v6 || !host.contains(':'))).then(|| Self {
             host: host.to_owned(),
             port,
         })
@@ -54,6 +49,51 @@ impl fmt::Display for Address {
             write!(f, "[{}]:{}", self.host, self.port)
         } else {
             write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_with_colons_is_an_ipv6_address() {
+        let parsed = |text| Address::parse(text, 6379).map(|one| (one.host, one.port));
+        for (text, host, port) in [
+            ("cache", "cache", 6379),
+            ("cache:1", "cache", 1),
+            ("[::1]", "::1", 6379),
+            ("[::1]:1", "::1", 1),
+            ("[fe80::1%eth0]:1", "fe80::1%eth0", 1),
+            ("::1:6380", "::1", 6380),
+            ("2001:db8::7:6380", "2001:db8::7", 6380),
+        ] {
+            assert_eq!(parsed(text), Some((host.to_owned(), port)), "{text}");
+        }
+        for text in [
+            "",
+            ":",
+            ":1",
+            "cache:",
+            "cache:0",
+            "cache:65536",
+            "[]",
+            "[]:1",
+            "[::1",
+            "::1]:1",
+            "[::1]1",
+            "[::1]x:1",
+            "[::1]:",
+            "a b:1",
+            "a@b:1",
+            "::1",
+            "2001:db8::1",
+            "a:b:1",
+            "[a:b]",
+            "[:]:1",
+        ] {
+            assert_eq!(parsed(text), None, "{text}");
         }
     }
 }
