@@ -81,13 +81,19 @@ impl BackendError {
     /// The error of an answer that did not come within `timeout`.
     #[must_use]
     pub fn timeout(timeout: Duration) -> Self {
+        Self::late("answer", timeout)
+    }
+
+    /// The error of an answer or a quota that did not come within `timeout`.
+    pub(crate) fn late(awaited: &str, timeout: Duration) -> Self {
         Self {
             timed_out: true,
-            ..Self::new(format!("no answer within {timeout:?}"))
+            ..Self::new(format!("no {awaited} within {timeout:?}"))
         }
     }
 
-    /// Returns whether the timeout passed without an answer. The backend may have charged the request.
+    /// Returns whether the timeout passed without an answer or a quota. The backend may have charged the request, unless
+    /// the quota was late.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         self.timed_out

@@ -149,7 +149,7 @@ impl Limits {
         loop {
             let outcome = match &mut check.waiting {
                 Some(Waiting::Quotas(lookups)) => {
-                    let mut late = None;
+                    let mut late = false;
                     lookups.retain_mut(|(place, lookup)| {
                         let Poll::Ready(quota) = Pin::new(lookup).poll(cx) else {
                             return true;
@@ -158,14 +158,14 @@ impl Limits {
                             Ok(quota) => {
                                 check.charges[*place].quota = quota.and_then(Quota::usable)
                             }
-                            Err(error) => late = Some(error),
+                            Err(_) => late = true,
                         }
                         false
                     });
-                    if let Some(error) = late {
+                    if late {
                         self.warn_of_lookup_timeout();
                         // This is no failure of the backend, which was not queried.
-                        self.fail_over(check, error)
+                        self.fail_over(check, BackendError::late("quota", self.timeout))
                     } else if lookups.is_empty() {
                         check.waiting = None;
                         self.decide_charges(check)

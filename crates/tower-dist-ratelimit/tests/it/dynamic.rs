@@ -3,7 +3,7 @@
 use std::{
     future::ready,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
@@ -14,8 +14,8 @@ use http::StatusCode;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer};
 use tower_dist_ratelimit::{
-    FailureMode, Policy, Quota, RateLimitLayer, RateLimitLayerBuilder, ResponseHeaders,
-    backend::Memory, key,
+    Event, FailureMode, Observer, Policy, Quota, RateLimitLayer, RateLimitLayerBuilder,
+    ResponseHeaders, backend::Memory, key,
 };
 
 use crate::support::{Noting, Probe, Remote, field, from, get, send, slow};
@@ -247,6 +247,32 @@ async fn a_look_up_that_never_ends_counts_as_a_backend_failure() {
         assert_eq!(response.status(), status);
         assert_eq!(field(&response, "ratelimit"), None);
     }
+}
+
+/// Records the errors that it receives.
+#[derive(Clone, Default)]
+struct Errors(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Errors {
+    fn on_event(&self, _: &Arc<str>, event: Event<'_>) {
+        if let Event::BackendFailed(error) = event {
+            assert!(error.is_timeout());
+            self.0.lock().unwrap().push(error.to_string());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_error_of_a_late_look_up_names_the_quota() {
+    let errors = Errors::default();
+    let policy = Policy::new("p", slow(1)).quota_by_async(|_| std::future::pending());
+    let layer = RateLimitLayer::builder(Memory::default())
+        .limit(policy)
+        .observer(errors.clone());
+    let mut service = layer.build().unwrap().layer(Probe::default());
+    send(&mut service, get()).await;
+    let says = "the rate limit's backend did not decide: no quota within 50ms";
+    assert_eq!(*errors.0.lock().unwrap(), [says]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -218,7 +218,9 @@ impl Transactions {
     ) -> Result<PendingVerdict, BackendError> {
         let room = Arc::clone(&self.0.room).try_acquire_owned();
         let permit = room.map_err(|_| {
-            BackendError::new(format!("{MOST} transactions are in progress already"))
+            BackendError::new(format!(
+                "{MOST} transactions are in progress, or `finish` waits"
+            ))
         })?;
         let mut sent = send(parts);
         let is_over = |failure: &_| !(settles && P::is_retryable(failure));

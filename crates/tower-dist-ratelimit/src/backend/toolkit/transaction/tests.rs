@@ -247,7 +247,7 @@ async fn beyond_the_maximum_transactions_fail_before_they_send_anything() {
     }
     let sent = server.state().sent;
     let error = start().err().unwrap().to_string();
-    let says = format!("{MOST} transactions are in progress already");
+    let says = format!("{MOST} transactions are in progress, or `finish` waits");
     assert!(error.ends_with(&says), "{error}");
     assert_eq!(server.state().sent, sent);
     transactions.finish(RETRIED_FOR).await.unwrap();
