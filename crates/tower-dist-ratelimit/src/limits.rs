@@ -84,7 +84,7 @@ const GUARDED: NewGuard =
 pub(crate) enum Outcome {
     Pass {
         /// Whether the limit itself admitted the request. `false` for an exempt request, and for a request that
-        /// passes only in shadow mode: neither was charged.
+        /// passes only in shadow mode. With [`FailureMode::Open`], `true` although no tokens are charged.
         charged: bool,
     },
     Reject(Reason),
