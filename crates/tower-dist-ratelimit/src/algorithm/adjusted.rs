@@ -43,23 +43,6 @@ impl Used {
             written,
         })
     }
-
-    fn write(self, words: &mut Words) {
-        let quota = self.in_force;
-        let window = saturating_nanos(quota.window());
-        let used = [
-            self.state,
-            quota.limit(),
-            window,
-            quota.burst_size(),
-            self.written,
-        ];
-        match words.len() {
-            5 => words.copy_from_slice(&used),
-            // Allocates exactly five words.
-            _ => *words = Words::from_slice(&used),
-        }
-    }
 }
 
 impl Adjusted {
@@ -112,17 +95,18 @@ impl Adjusted {
         change: impl FnOnce(&Bucket, u64) -> Option<u64>,
     ) -> bool {
         let bucket = self.bucket(in_force);
-        let state = change(&bucket, self.state(words, &bucket, in_force, latest));
-        if let Some(state) = state {
-            let written = latest.nanos;
-            Used {
-                state,
-                in_force,
-                written,
-            }
-            .write(words);
+        let Some(state) = change(&bucket, self.state(words, &bucket, in_force, latest)) else {
+            return false;
+        };
+        let (limit, burst) = (in_force.limit(), in_force.burst_size());
+        let window = saturating_nanos(in_force.window());
+        let used = [state, limit, window, burst, latest.nanos];
+        match words.len() {
+            5 => words.copy_from_slice(&used),
+            // Allocates exactly five words.
+            _ => *words = Words::from_slice(&used),
         }
-        state.is_some()
+        true
     }
 
     /// Returns the quota in force, or `None` if no tokens are used.
