@@ -34,7 +34,7 @@ impl RateLimiter {
     /// # Errors
     ///
     /// `INVALID_ARGUMENT`, before anything is counted, for a request that the API does not allow. `UNAVAILABLE` if the
-    /// backend fails and the service fails closed, or if the backend fails to count rejected hits.
+    /// backend fails and the service fails closed.
     pub(crate) async fn should_rate_limit(
         &self,
         request: &RateLimitRequest,
@@ -140,9 +140,9 @@ impl RateLimiter {
             return Ok(ok(0));
         }
         if !decision.allowed && decision.remaining > 0 {
-            // Rejected hits count too: they use up the limit, as in envoyproxy/ratelimit.
-            let rest = limiter.charge(&*key, decision.remaining).await;
-            rest.map_err(unavailable)?;
+            // Rejected hits count too: they use up the limit, as in envoyproxy/ratelimit. If the backend fails to count
+            // them, the rejection stands.
+            let _ = limiter.charge(&*key, decision.remaining).await;
             decision.remaining = 0;
         }
         // A check of zero hits is allowed unless the limit is zero. It exceeds the limit if no hits remain.

@@ -4,6 +4,8 @@ use ::tests::{servers::Redis as RedisServer, soon};
 use tokio::sync::oneshot;
 use tonic::transport::{Channel, Endpoint};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+use tower_dist_ratelimit::backend::{Answer, BackendError, BoxFuture, Charge, PolicyId};
+use tower_dist_ratelimit::{BuildError, Decision};
 
 use crate::bench::{descriptor, should_rate_limit};
 use crate::proto::{
@@ -384,6 +386,45 @@ async fn the_failure_mode_decides_while_redis_is_down() {
         assert_eq!((overall, &statuses[0].current_limit), (Code::Ok, &None));
         let status = closed.call(request(vec![user("ada")])).await.unwrap_err();
         assert_eq!(status.code(), tonic::Code::Unavailable);
+    }
+}
+
+/// Decides, but fails to make corrections.
+struct Uncorrected(Memory);
+
+impl Backend for Uncorrected {
+    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        self.0.register(policies)
+    }
+
+    fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
+        self.0.acquire(charges, out)
+    }
+
+    fn settle(&self, _: &[Charge<'_>], _: i64) -> Answer {
+        Answer::Failed(BackendError::new("no corrections"))
+    }
+
+    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        self.0.reset(policy, key)
+    }
+}
+
+#[tokio::test]
+async fn a_rejection_stays_over_limit_if_the_backend_fails_to_count_the_rejected_hits() {
+    for failure_mode in [
+        FailureMode::Open,
+        FailureMode::Closed,
+        FailureMode::default(),
+    ] {
+        let backend = Uncorrected(Memory::default());
+        let policy = Policy::new("day", Quota::per_day(1)).fixed_window();
+        let limiter = Limiter::builder(backend, policy.dynamic_quotas());
+        let limiter = limiter.failure_mode(failure_mode).build().unwrap();
+        let service = start_with([(Unit::Day.into(), limiter)].into()).await;
+        assert_eq!(service.one(hits(2, user("ada"))).await, (Code::Ok, 1));
+        let rejected = service.one(hits(2, user("ada"))).await;
+        assert_eq!(rejected, (Code::OverLimit, 0), "{failure_mode:?}");
     }
 }
 
