@@ -50,17 +50,10 @@ pub(crate) struct File {
     pub(crate) descriptors: Level,
 }
 
-/// The descriptors of one level of nesting, by key.
+/// The descriptors of one level of nesting, by key and value. A descriptor for any value has the value `""`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(try_from = "Vec<Descriptor>")]
-pub(crate) struct Level(HashMap<String, Values>);
-
-/// The descriptors of one key.
-#[derive(Debug, Default)]
-struct Values {
-    by_value: HashMap<String, Node>,
-    any: Option<Node>,
-}
+pub(crate) struct Level(HashMap<String, HashMap<String, Node>>);
 
 #[derive(Debug)]
 struct Node {
@@ -83,7 +76,7 @@ impl Level {
     pub(crate) fn find(&self, entries: &[Entry]) -> Option<&Rule> {
         let (first, rest) = entries.split_first()?;
         let values = self.0.get(&first.key)?;
-        let node = values.by_value.get(&first.value).or(values.any.as_ref())?;
+        let node = values.get(&first.value).or_else(|| values.get(""))?;
         match rest {
             [] => node.rule.as_ref(),
             rest => node.nested.find(rest),
@@ -127,19 +120,13 @@ impl TryFrom<Vec<Descriptor>> for Level {
     fn try_from(descriptors: Vec<Descriptor>) -> Result<Self, String> {
         let mut level = Self::default();
         for descriptor in descriptors {
-            let Descriptor { key, value, .. } = &descriptor;
-            let twice = match value.as_str() {
+            let (key, value) = (descriptor.key.clone(), descriptor.value.clone());
+            let twice = match &*value {
                 "" => format!("the descriptor with key `{key}` and no value is there twice"),
-                value => {
-                    format!("the descriptor with key `{key}` and value `{value}` is there twice")
-                }
+                _ => format!("the descriptor with key `{key}` and value `{value}` is there twice"),
             };
-            let values = level.0.entry(key.clone()).or_default();
-            let before = match value.as_str() {
-                "" => values.any.replace(descriptor.into()),
-                value => values.by_value.insert(value.to_owned(), descriptor.into()),
-            };
-            if before.is_some() {
+            let values = level.0.entry(key).or_default();
+            if values.insert(value, descriptor.into()).is_some() {
                 return Err(twice);
             }
         }

@@ -3,6 +3,7 @@
 mod bench;
 mod config;
 mod proto;
+mod server;
 mod service;
 
 use std::net::SocketAddr;
@@ -23,7 +24,8 @@ use tower_dist_ratelimit::{FailureMode, Limiter, Policy, Quota};
 use tower_dist_ratelimit_redis::Redis;
 
 use self::config::Domains;
-use self::proto::{RateLimitServer, Unit};
+use self::proto::Unit;
+use self::server::RateLimitServer;
 use self::service::{Limiters, RateLimiter};
 
 /// Envoy's global rate limit service.

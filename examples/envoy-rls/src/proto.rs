@@ -3,19 +3,7 @@
 //! The messages have the field numbers of `envoy/service/ratelimit/v3/rls.proto` and of the files that it imports.
 //! Fields that this service does not use are left out; prost skips them.
 
-use std::convert::Infallible;
-use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
-
-use futures_util::future::BoxFuture;
-use http::{Request, Response};
-use tonic::body::Body;
-use tonic::{Status, server};
-use tonic_prost::ProstCodec;
-use tower::{Service, service_fn};
-
-use crate::service::RateLimiter;
 
 /// The path of the only method.
 pub(crate) const SHOULD_RATE_LIMIT: &str =
@@ -172,43 +160,6 @@ impl Unit {
             Self::Week => 7 * 86_400,
             Self::Month => 30 * 86_400,
             Self::Year => 365 * 86_400,
-        })
-    }
-}
-
-/// A [`RateLimiter`] as a gRPC service.
-#[derive(Clone, Debug)]
-pub(crate) struct RateLimitServer(pub(crate) Arc<RateLimiter>);
-
-impl server::NamedService for RateLimitServer {
-    const NAME: &'static str = "envoy.service.ratelimit.v3.RateLimitService";
-}
-
-impl Service<Request<Body>> for RateLimitServer {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if request.uri().path() != SHOULD_RATE_LIMIT {
-            let unknown = Status::unimplemented("no such method");
-            return Box::pin(std::future::ready(Ok(unknown.into_http())));
-        }
-        let limiter = Arc::clone(&self.0);
-        let method = service_fn(move |request: tonic::Request<RateLimitRequest>| {
-            let limiter = Arc::clone(&limiter);
-            async move {
-                let response = limiter.should_rate_limit(request.get_ref()).await?;
-                Ok(tonic::Response::new(response))
-            }
-        });
-        Box::pin(async move {
-            let mut grpc = server::Grpc::new(ProstCodec::default());
-            Ok(grpc.unary(method, request).await)
         })
     }
 }
