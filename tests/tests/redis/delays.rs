@@ -2,12 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tests::servers::{Proxy, Redis as Server};
+use tests::servers::Redis as Server;
 use tokio::time::{Instant, timeout};
 use tower_dist_ratelimit_redis::Redis;
 
-use crate::faults::{fails_fast, policy};
-use crate::support::{LONG, Set, calls, connect, until};
+use crate::support::{LONG, Set, behind_a_proxy, calls, fails_fast, policy, until};
 
 /// Many keys with different numbers of remaining tokens, so that a mixed-up answer is noticed.
 async fn told_apart(set: &Set) {
@@ -71,16 +70,6 @@ async fn a_short_freeze_costs_no_connection_and_mixes_no_replies() {
     }
     server.thaw();
     each_has_its_own(&set).await;
-}
-
-/// A server, a proxy in front of it, and a policy that has been decided through the proxy.
-pub(crate) async fn behind_a_proxy() -> (Server, Proxy, Arc<Set>) {
-    let server = Server::start();
-    let proxy = Proxy::start(server.port()).await;
-    let redis = connect(&format!("redis://127.0.0.1:{}", proxy.port())).await;
-    let set = Set::new(&redis, &policy());
-    set.one("k").await.unwrap();
-    (server, proxy, Arc::new(set))
 }
 
 #[tokio::test]

@@ -2,14 +2,10 @@ use std::time::Duration;
 
 use tests::servers::Redis as Server;
 use tokio::time::Instant;
-use tower_dist_ratelimit::{
-    Decisions, Policy, Quota,
-    backend::{Answer, Backend, Charge},
-};
+use tower_dist_ratelimit::{Policy, Quota};
 use tower_dist_ratelimit_redis::Redis;
 
-use crate::delays::behind_a_proxy;
-use crate::support::{Set, connect, until};
+use crate::support::{Set, behind_a_proxy, connect, fails_fast, policy, until};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -30,24 +26,10 @@ fn every(limit: u64) -> Vec<Policy> {
     ]
 }
 
-pub(crate) fn policy() -> [Policy; 1] {
-    [Policy::new("p", Quota::per_hour(1_000))]
-}
-
 /// Waits until the backend decides again.
 async fn resumes(set: &Set) {
     until("decisions to resume", || async {
         set.one("again").await.ok()
-    })
-    .await;
-}
-
-/// A decision fails, and fails fast.
-pub(crate) async fn fails_fast(set: &Set) {
-    until("the connection to be given up", || async {
-        let charge = [Charge::new(set.ids[0], b"k", 1)];
-        let answer = set.redis.acquire(&charge, &mut Decisions::rejected(1));
-        matches!(answer, Answer::Failed(_)).then_some(())
     })
     .await;
 }

@@ -1,8 +1,8 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use tests::servers::Redis as Server;
+use tests::servers::{Proxy, Redis as Server};
 use tower_dist_ratelimit::{
-    Decision, Decisions, FailureMode, Limiter, Policy,
+    Decision, Decisions, FailureMode, Limiter, Policy, Quota,
     backend::{Answer, Backend, BackendError, Charge, JointDecision, PolicyId},
 };
 use tower_dist_ratelimit_redis::Redis;
@@ -116,6 +116,31 @@ pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// A policy of many tokens.
+pub(crate) fn policy() -> [Policy; 1] {
+    [Policy::new("p", Quota::per_hour(1_000))]
+}
+
+/// A decision fails, and fails fast.
+pub(crate) async fn fails_fast(set: &Set) {
+    until("the connection to be given up", || async {
+        let charge = [Charge::new(set.ids[0], b"k", 1)];
+        let answer = set.redis.acquire(&charge, &mut Decisions::rejected(1));
+        matches!(answer, Answer::Failed(_)).then_some(())
+    })
+    .await;
+}
+
+/// A server, a proxy in front of it, and a policy that has been decided through the proxy.
+pub(crate) async fn behind_a_proxy() -> (Server, Proxy, Arc<Set>) {
+    let server = Server::start();
+    let proxy = Proxy::start(server.port()).await;
+    let redis = connect(&format!("redis://127.0.0.1:{}", proxy.port())).await;
+    let set = Set::new(&redis, &policy());
+    set.one("k").await.unwrap();
+    (server, proxy, Arc::new(set))
 }
 
 /// The number of script calls that a server has executed.
