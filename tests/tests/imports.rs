@@ -12,7 +12,7 @@ use std::{
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::{
-    Attribute, File, Item, ItemUse, Meta, UseTree, Visibility,
+    Attribute, Expr, File, Item, ItemUse, Lit, Meta, MetaNameValue, UseTree, Visibility,
     punctuated::Punctuated,
     visit::{self, Visit},
 };
@@ -58,6 +58,23 @@ fn is_test(attributes: &[Attribute]) -> bool {
     })
 }
 
+/// The value of `#[path = ".."]`.
+fn path_attribute(attributes: &[Attribute]) -> Option<String> {
+    attributes
+        .iter()
+        .find_map(|attribute| match &attribute.meta {
+            Meta::NameValue(MetaNameValue {
+                path,
+                value: Expr::Lit(value),
+                ..
+            }) if path.is_ident("path") => match &value.lit {
+                Lit::Str(value) => Some(value.value()),
+                _ => None,
+            },
+            _ => None,
+        })
+}
+
 impl Crate {
     fn parse(root: &Path) -> Self {
         let mut this = Self::default();
@@ -89,6 +106,7 @@ impl Crate {
             match item {
                 Item::Mod(module) => {
                     let child = child(name, &module.ident.to_string());
+                    let elsewhere = path_attribute(&module.attrs).map(|path| folder.join(path));
                     let folder = folder.join(module.ident.to_string());
                     match module.content {
                         Some((_, items)) => {
@@ -99,7 +117,10 @@ impl Crate {
                             let nested = folder.join("mod.rs");
                             let flat = folder.with_extension("rs");
                             let file = if nested.exists() { nested } else { flat };
-                            self.file(child, &file, &folder);
+                            match elsewhere {
+                                Some(file) => self.file(child, &file, &file.with_file_name("")),
+                                None => self.file(child, &file, &folder),
+                            }
                         }
                     }
                 }
@@ -282,14 +303,80 @@ fn flatten(tree: &UseTree, path: &mut Name, uses: &mut Vec<(String, Name)>) {
     }
 }
 
+/// The repository's root.
+fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("the workspace is above")
+}
+
+/// What is in a folder, in order; nothing if there is no such folder.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+/// The folders of the workspace's members.
+fn members() -> Vec<PathBuf> {
+    let groups = ["crates", "examples"].map(|group| entries(&root().join(group)));
+    let alone = ["tests", "benches"].map(|member| root().join(member));
+    groups.into_iter().flatten().chain(alone).collect()
+}
+
+/// The root files of a member's targets: the library, programs and tests that Cargo finds by their places.
+fn targets(member: &Path) -> Vec<PathBuf> {
+    let mut targets = ["src/lib.rs", "src/main.rs", "build.rs"]
+        .map(|file| member.join(file))
+        .to_vec();
+    for folder in ["src/bin", "tests", "benches", "examples"] {
+        targets.extend(entries(&member.join(folder)).into_iter().map(|path| {
+            if path.is_dir() {
+                path.join("main.rs")
+            } else {
+                path
+            }
+        }));
+    }
+    let is_source =
+        |path: &PathBuf| path.is_file() && path.extension().is_some_and(|kind| kind == "rs");
+    targets.retain(is_source);
+    targets
+}
+
 #[test]
-fn the_modules_of_a_crate_import_only_from_below() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
-    for folder in fs::read_dir(crates).unwrap() {
-        let folder = folder.unwrap().path();
-        let name = folder.file_name().unwrap().to_str().unwrap();
-        let cycles = Crate::parse(&folder.join("src/lib.rs")).cycles();
-        assert!(cycles.is_empty(), "{name}: {cycles:#?} import each other");
+fn the_modules_of_every_target_in_the_workspace_import_only_from_below() {
+    let mut found = BTreeMap::new();
+    for member in members() {
+        let targets = targets(&member);
+        assert!(!targets.is_empty(), "{} has no target", member.display());
+        for target in targets {
+            let cycles = Crate::parse(&target).cycles();
+            if !cycles.is_empty() {
+                found.insert(target, cycles);
+            }
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "these modules import each other: {found:#?}"
+    );
+}
+
+/// The manifest names the members, and no target has a place of its own: [`targets`] finds all.
+#[test]
+fn every_member_and_every_target_is_where_the_tests_of_imports_look() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let listed = r#"members = ["crates/*", "examples/*", "tests", "benches"]"#;
+    assert!(manifest.contains(listed), "the workspace has other members");
+    for member in members() {
+        let manifest = fs::read_to_string(member.join("Cargo.toml")).unwrap();
+        let sections = ["[lib]", "[[bin]]", "[[test]]", "[[bench]]", "[[example]]"];
+        let mut with_path = manifest.split("\n[").filter(|section| {
+            let is_target = sections.iter().any(|name| section.starts_with(&name[1..]));
+            is_target && section.contains("path =")
+        });
+        assert_eq!(with_path.next(), None, "{}", member.display());
     }
 }
 
