@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::{
     ALL, Checked, Conformance, Violation,
-    violation::{equal, promise, succeeds},
+    violation::{equal, succeeds, within},
 };
 use crate::{
     Algorithm, Decision, Decisions, Policy, Quota,
@@ -76,17 +76,17 @@ impl Case {
             let label = ALL.iter().position(is_same).unwrap_or(0);
             let name = format!("kit {} {} {label} {number}", self.kit.seed, self.check);
             let policy = Policy::new(name, quota).counted(algorithm);
-            registered.push(if dynamic {
-                policy.dynamic_quotas()
-            } else {
-                policy
-            });
+            let policy = match dynamic {
+                true => policy.dynamic_quotas(),
+                false => policy,
+            };
+            succeeds("register", policy.check())?;
+            registered.push(policy);
             cases.push((algorithm, quota));
         }
-        for policy in &registered {
-            succeeds("register", policy.check())?;
-        }
         let ids = succeeds("register", backend.register(&registered))?;
+        let again = succeeds("register", backend.register(&registered))?;
+        equal("register", "the ids of an equal set", &ids, &again)?;
         equal("register", "the number of ids", cases.len(), ids.len())?;
         let subjects = cases.into_iter().zip(ids);
         let subjects = subjects.map(|((algorithm, quota), policy)| Subject {
@@ -154,8 +154,7 @@ impl Subject {
         let mut taken = 0;
         while self.take(key, 1).await?.allowed {
             taken += 1;
-            let ends = taken <= 10 * LIMIT;
-            promise(ends, "acquire until rejected", "granted", LIMIT, taken)?;
+            within("acquire until rejected", "granted", 0..=10 * LIMIT, taken)?;
         }
         Ok(taken)
     }
@@ -176,7 +175,9 @@ impl Subject {
     pub(super) async fn settle(&self, charge: Charge<'_>, delta: i64) -> Checked {
         let answer = self.backend.settle(&[charge], delta);
         let none = Decisions::rejected(0);
-        answered("settle", answer, none).await.map(drop)
+        let (settled, decisions) = answered("settle", answer, none).await?;
+        equal("settle", "the answer", true, settled)?;
+        equal("settle", "the number of decisions", 0, decisions.len())
     }
 
     pub(super) async fn reset(&self, key: &[u8]) -> Checked {

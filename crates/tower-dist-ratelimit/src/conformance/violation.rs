@@ -1,4 +1,4 @@
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, ops::RangeInclusive, time::Duration};
 
 use super::Checked;
 use crate::{Algorithm, Decision};
@@ -16,7 +16,7 @@ pub struct Violation {
     pub algorithm: Algorithm,
     /// The operation with the wrong answer, and sometimes the earlier use of the key.
     pub operation: String,
-    /// The wrong part of the answer, such as `remaining`, `reset_after` or `error`.
+    /// The wrong part of the answer: a field of [`Decision`], such as `remaining`, or another part, such as `error`.
     pub field: &'static str,
     /// The value that the field should have.
     pub expected: String,
@@ -76,6 +76,17 @@ pub(super) fn equal<T: PartialEq + fmt::Debug>(
     promise(kept, operation, field, format_args!("{expected:?}"), actual)
 }
 
+/// Fails unless a value is in a range.
+pub(super) fn within<T: PartialOrd + fmt::Debug>(
+    operation: impl fmt::Display,
+    field: &'static str,
+    expected: RangeInclusive<T>,
+    actual: T,
+) -> Checked {
+    let kept = expected.contains(&actual);
+    promise(kept, operation, field, format_args!("{expected:?}"), actual)
+}
+
 /// Fails if an operation failed.
 pub(super) fn succeeds<T>(
     operation: &str,
@@ -89,13 +100,8 @@ pub(super) fn succeeds<T>(
 
 /// Fails unless a request is allowed or rejected as `expected`.
 pub(super) fn allows(operation: impl fmt::Display, expected: bool, seen: Decision) -> Checked {
-    promise(
-        seen.allowed == expected,
-        operation,
-        "allowed",
-        expected,
-        seen,
-    )
+    let kept = seen.allowed == expected;
+    promise(kept, operation, "allowed", expected, seen)
 }
 
 /// Fails unless a key has `expected` remaining tokens.
@@ -106,7 +112,6 @@ pub(super) fn remains(operation: impl fmt::Display, expected: u64, seen: Decisio
 
 /// Fails unless a decision has the remaining tokens of an `unused` key, and a `reset_after` of zero.
 pub(super) fn is_unused(operation: impl fmt::Display, unused: Decision, seen: Decision) -> Checked {
-    let kept = seen.remaining == unused.remaining && seen.reset_after.is_zero();
-    let expected = format!("as of an unused key, {unused:?}");
-    promise(kept, operation, "remaining", expected, seen)
+    remains(&operation, unused.remaining, seen)?;
+    equal(operation, "reset_after", Duration::ZERO, seen.reset_after)
 }

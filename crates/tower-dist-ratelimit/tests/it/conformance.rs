@@ -66,28 +66,33 @@ fn kit(fault: Fault) -> Conformance {
 
 #[tokio::test(start_paused = true)]
 async fn each_check_finds_the_backend_that_breaks_its_promise() {
-    for (fault, check) in [
-        (Fault::RemainingIsOneTooMany, "decisions"),
-        (Fault::RefusesTheLast, "decisions"),
-        (Fault::IgnoresWants, "decisions"),
-        (Fault::RetryIsEarly, "retry"),
-        (Fault::RetryIsLate, "retry"),
-        (Fault::ResetIsEarly, "expiry"),
-        (Fault::RejectionsCharge, "nothing written"),
-        (Fault::ForgetsRefunds, "refunds"),
-        (Fault::RefundsMoreThanTheCost, "refunds"),
-        (Fault::ForgetsResets, "reset"),
-        (Fault::CutsKeysAtNul, "keys"),
-        (Fault::CutsKeysAt1024, "keys"),
-        (Fault::ReadsKeysAsText, "keys"),
-        (Fault::TakesPartsForKeys, "keys"),
-        (Fault::LooksThenTakes, "racing"),
-        (Fault::ChargesOneByOne, "all or nothing"),
-        (Fault::IgnoresQuotas, "dynamic quotas"),
+    for (fault, check, field) in [
+        (Fault::RemainingIsOneTooMany, "decisions", "remaining"),
+        (Fault::RefusesTheLast, "decisions", "allowed"),
+        (Fault::IgnoresWants, "decisions", "granted"),
+        (Fault::RetryIsEarly, "retry", "allowed"),
+        (Fault::RetryIsLate, "retry", "allowed"),
+        (Fault::ResetIsEarly, "expiry", "remaining"),
+        (Fault::RejectionsCharge, "nothing written", "reset_after"),
+        (Fault::ForgetsRefunds, "refunds", "remaining"),
+        (Fault::RefundsMoreThanTheCost, "refunds", "remaining"),
+        (Fault::ForgetsResets, "reset", "remaining"),
+        (Fault::CutsKeysAtNul, "keys", "remaining"),
+        (Fault::CutsKeysAt1024, "keys", "remaining"),
+        (Fault::ReadsKeysAsText, "keys", "remaining"),
+        (Fault::TakesPartsForKeys, "keys", "remaining"),
+        (Fault::LooksThenTakes, "racing", "granted"),
+        (Fault::ChargesOneByOne, "all or nothing", "granted"),
+        (Fault::IgnoresQuotas, "dynamic quotas", "retry_after"),
+        (Fault::GivesNewIds, "building", "the ids of an equal set"),
+        (Fault::SaysThatCorrectionsFail, "refunds", "the answer"),
+        (Fault::ResetsNoUnusedKeys, "reset", "error"),
+        (Fault::DecidesTwice, "decisions", "the number of decisions"),
     ] {
         let alone = kit(fault).only(check).run().await;
         let violation = alone.expect_err(&format!("{check} does not find {fault:?}"));
         assert_eq!(violation.check, check, "{fault:?}");
+        assert_eq!(violation.field, field, "{fault:?}");
         let all = kit(fault).run().await;
         assert!(all.is_err(), "{fault:?} passes");
     }
@@ -96,63 +101,124 @@ async fn each_check_finds_the_backend_that_breaks_its_promise() {
 /// The text of the violation names the promise.
 #[tokio::test(start_paused = true)]
 async fn each_promise_of_a_check_finds_its_own_fault() {
-    for (fault, check, promise) in [
-        (Fault::SaysAnotherLimit, "decisions", "up to"),
-        (Fault::LetsNobodyWait, "decisions", "up to"),
-        (Fault::ForgetsRefunds, "decisions", "up to"),
-        (Fault::TellsThoseWhoPassToWait, "decisions", "retry_after"),
-        (Fault::ResetOfRejectionsIsLate, "decisions", "reset_after"),
-        (Fault::ResetOfRejectionsIsEarly, "decisions", "reset_after"),
-        (Fault::ResetIsLate, "expiry", "into a reset_after"),
-        (Fault::ResetIsFarAway, "expiry", "a used key"),
+    for (fault, check, promise, field) in [
+        (Fault::SaysAnotherLimit, "decisions", "up to", "limit"),
+        (Fault::LetsNobodyWait, "decisions", "up to", "delay"),
+        (Fault::ForgetsRefunds, "decisions", "up to", "remaining"),
+        (
+            Fault::TellsThoseWhoPassToWait,
+            "decisions",
+            "retry_after",
+            "retry_after",
+        ),
+        (
+            Fault::ResetOfRejectionsIsLate,
+            "decisions",
+            "reset_after",
+            "reset_after",
+        ),
+        (
+            Fault::ResetOfRejectionsIsEarly,
+            "decisions",
+            "reset_after",
+            "reset_after",
+        ),
+        (
+            Fault::ResetIsLate,
+            "expiry",
+            "into a reset_after",
+            "reset_after",
+        ),
+        (Fault::ResetIsFarAway, "expiry", "a used key", "reset_after"),
         (
             Fault::UnusedKeysHaveAReset,
             "expiry",
             "unused key: reset_after",
+            "reset_after",
         ),
         (
             Fault::RemainingNeverRises,
             "expiry",
             "a look after a reset_after",
+            "remaining",
         ),
         (
             Fault::ImpossibleRequestsCharge,
             "nothing written",
             "rejections alone",
+            "remaining",
         ),
-        (Fault::ForgetsExtraCharges, "refunds", "3 more taken"),
-        (Fault::MakesNoDebts, "refunds", "the debt refunded"),
-        (Fault::ChargesTheNextKeyToo, "refunds", "another key"),
-        (Fault::ResetsAllKeys, "reset", "another key's reset"),
+        (
+            Fault::ForgetsExtraCharges,
+            "refunds",
+            "3 more taken",
+            "remaining",
+        ),
+        (
+            Fault::MakesNoDebts,
+            "refunds",
+            "the debt refunded",
+            "remaining",
+        ),
+        (
+            Fault::ChargesTheNextKeyToo,
+            "refunds",
+            "another key",
+            "remaining",
+        ),
+        (
+            Fault::ResetsAllKeys,
+            "reset",
+            "another key's reset",
+            "allowed",
+        ),
         (
             Fault::AllowsRefusedSets,
             "all or nothing",
             "the answer must be false, but is true",
+            "the answer",
         ),
         (
             Fault::GrantsInRefusedSets,
             "all or nothing",
-            "nothing charged",
+            "acquire of a rejected set",
+            "granted",
+        ),
+        (
+            Fault::MixesTheDecisionsOnOneKey,
+            "all or nothing",
+            "of a set that one policy rejects",
+            "allowed",
+        ),
+        (
+            Fault::ChargesOnePolicyOfOneKey,
+            "all or nothing",
+            "acquire of a rejected set",
+            "remaining",
         ),
         (
             Fault::TakesALimitOfZeroForNone,
             "dynamic quotas",
             "a limit of 0",
+            "retry_after",
         ),
         (
             Fault::ForgetsWhenALimitIsRaised,
             "dynamic quotas",
             "used tokens stay used",
+            "remaining",
         ),
         (
             Fault::KeepsALimitThatWasRaised,
             "dynamic quotas",
             "the policy's own quota again",
+            "allowed",
         ),
     ] {
         let alone = kit(fault).only(check).run().await;
         let violation = alone.expect_err(&format!("{check} does not find {fault:?}"));
         assert_eq!(violation.check, check, "{fault:?}");
+        assert_eq!(violation.field, field, "{fault:?}");
         let said = violation.to_string();
         assert!(said.contains(promise), "{fault:?}: {said}");
     }
@@ -177,17 +243,45 @@ async fn a_violation_names_the_check_the_operation_the_field_and_both_values() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_violation_of_a_decision_has_the_expected_and_the_actual_value_of_its_field() {
+    let kit = kit(Fault::SaysAnotherLimit).only("decisions");
+    let violation = kit.run().await.unwrap_err();
+    let numbers = [violation.expected, violation.actual].map(|value| value.parse::<u64>());
+    assert_eq!(violation.field, "limit");
+    let [Ok(expected), Ok(actual)] = numbers else {
+        panic!("{numbers:?}")
+    };
+    assert_eq!(actual, expected + 1);
+}
+
 /// The time of a decision is unknown, so only larger errors are found.
 #[tokio::test(start_paused = true)]
 async fn by_a_clock_that_cannot_be_paused_waits_are_looked_at_too() {
-    for (fault, check, promise) in [
-        (Fault::RetryIsMuchTooEarly, "retry", "after a retry_after"),
-        (Fault::RetryIsMuchTooLate, "retry", "acquire at most"),
-        (Fault::ResetIsMuchTooEarly, "expiry", "into a reset_after"),
+    for (fault, check, promise, field) in [
+        (
+            Fault::RetryIsMuchTooEarly,
+            "retry",
+            "after a retry_after",
+            "allowed",
+        ),
+        (
+            Fault::RetryIsMuchTooLate,
+            "retry",
+            "acquire at most",
+            "allowed",
+        ),
+        (
+            Fault::ResetIsMuchTooEarly,
+            "expiry",
+            "into a reset_after",
+            "reset_after",
+        ),
     ] {
         let clock = Sleeping::new(Duration::from_millis(2));
         let kit = Conformance::new(move || Faulty::new(fault), clock);
         let violation = kit.only(check).run().await.unwrap_err();
+        assert_eq!(violation.field, field, "{fault:?}");
         let said = violation.to_string();
         assert!(said.contains(promise), "{fault:?}: {said}");
     }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::{
     Case, Checked, Quota, Rng,
     subject::{FROZEN, LIMIT, Subject},
-    violation::promise,
+    violation::{equal, promise, within},
 };
 use crate::{
     Algorithm, Decision, arithmetic::saturating_nanos, backend::Charge,
@@ -108,36 +108,38 @@ async fn compare(
     // The arithmetic's units may round a time by a nanosecond.
     let grain = saturating_nanos(subject.grain()).max(1);
     let [early, late] = between.decide(asked.saturating_sub(grain), told + grain, &charge);
-    let total = |granted: u64, remaining: u64| granted + remaining;
-    // If the strictest decision is a rejection, an allowed request may wait for up to `max_wait`.
-    let longest = match subject.case.algorithm {
-        Algorithm::LeakyQueue { max_wait } if !early.allowed => saturating_nanos(max_wait),
-        _ => saturating_nanos(early.delay),
-    };
-    let delays = match decision.allowed {
-        true => saturating_nanos(late.delay)..=longest + grain,
+    let operation = format!("acquire of {cost}, up to {up_to}");
+    let allowed = early.allowed..=late.allowed;
+    within(&operation, "allowed", allowed, decision.allowed)?;
+    let granted = match decision.allowed {
+        true => early.granted.max(cost)..=late.granted,
         false => 0..=0,
     };
-    let fits = (early.allowed..=late.allowed).contains(&decision.allowed)
-        && (early.granted..=late.granted).contains(&decision.granted)
-        && (total(early.granted, early.remaining)..=total(late.granted, late.remaining))
-            .contains(&total(decision.granted, decision.remaining))
-        && delays.contains(&saturating_nanos(decision.delay))
-        && decision.limit == subject.quota.limit();
-    let operation = || format!("acquire of {cost}, up to {up_to}");
-    let expected = format!("{early:?} to {late:?}");
-    promise(fits, operation(), "the decision", expected, decision)?;
-    sound(subject, cost, &decision)?;
+    within(&operation, "granted", granted, decision.granted)?;
+    let left = |bound: Decision| (bound.granted + bound.remaining).saturating_sub(decision.granted);
+    let remaining = left(early)..=left(late);
+    within(&operation, "remaining", remaining, decision.remaining)?;
+    let limit = subject.quota.limit();
+    equal(&operation, "limit", limit, decision.limit)?;
+    // If the strictest decision is a rejection, an allowed request may wait for up to `max_wait`.
+    let longest = match subject.case.algorithm {
+        Algorithm::LeakyQueue { max_wait } if !early.allowed => max_wait,
+        _ => early.delay,
+    };
+    let delays = match decision.allowed {
+        true => late.delay..=longest + Duration::from_nanos(grain),
+        false => Duration::ZERO..=Duration::ZERO,
+    };
+    within(&operation, "delay", delays, decision.delay)?;
+    retry_after(subject, &operation, cost, &decision)?;
     between.settle(asked, told, decision.granted.cast_signed());
     // If the clock cannot be paused, the beginning of windows is unknown.
     if subject.grain().is_zero() || !subject.case.algorithm.has_windows() {
         let [soonest, latest] = between.unused(asked, told);
         let from = soonest.saturating_sub(told + 2 * grain);
         let to = (latest + 2 * grain).saturating_sub(asked);
-        let fits = (from..=to).contains(&saturating_nanos(decision.reset_after));
-        let [from, to] = [from, to].map(Duration::from_nanos);
-        let expected = format!("{from:?} to {to:?}");
-        promise(fits, operation(), "reset_after", expected, decision)?;
+        let resets = Duration::from_nanos(from)..=Duration::from_nanos(to);
+        within(operation, "reset_after", resets, decision.reset_after)?;
     }
     if let Some(delta) = correction
         && decision.allowed
@@ -149,18 +151,14 @@ async fn compare(
     Ok(())
 }
 
-/// Checks the promises on a decision that need no arithmetic.
-fn sound(subject: &Subject, cost: u64, decision: &Decision) -> Checked {
+/// Checks the promises on `retry_after` that need no arithmetic.
+fn retry_after(subject: &Subject, operation: &str, cost: u64, decision: &Decision) -> Checked {
     let never = cost > subject.quota.burst_size();
-    let is_zero = decision.retry_after == Some(Duration::ZERO);
-    let sound = match decision.allowed {
-        true => decision.granted >= cost && is_zero,
-        false => decision.granted == 0 && !is_zero && decision.retry_after.is_none() == never,
+    let wait = decision.retry_after;
+    let (sound, expected) = match decision.allowed {
+        true => (wait == Some(Duration::ZERO), "zero"),
+        false if never => (wait.is_none(), "none"),
+        false => (wait > Some(Duration::ZERO), "above zero"),
     };
-    let expected = match never {
-        true => "none",
-        false => "above zero, and zero if allowed",
-    };
-    let operation = format!("acquire of {cost}");
-    promise(sound, operation, "retry_after", expected, decision)
+    promise(sound, operation, "retry_after", expected, wait)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     Case, Checked, Violation,
     subject::{LIMIT, QUICK, Subject},
-    violation::{equal, is_unused, promise},
+    violation::{equal, is_unused, promise, within},
 };
 
 const NANO: Duration = Duration::from_nanos(1);
@@ -37,10 +37,8 @@ pub(super) async fn retry(case: Case) -> Checked {
         let since = [asked, subject.now()].map(Duration::from_nanos);
         seen |= around(&subject, &key, cost, wait, since).await?;
     }
-    let (operation, expected) = (
-        "acquire from an exhausted key",
-        "long enough to look before it",
-    );
+    let operation = "acquire from an exhausted key";
+    let expected = "long enough to look before it";
     promise(seen, operation, "retry_after", expected, "shorter")
 }
 
@@ -91,9 +89,7 @@ pub(super) async fn expiry(case: Case) -> Checked {
     let (wait, grain) = (used.reset_after, subject.grain());
     // No token counts for longer than two windows. A queue is empty after a window and one request.
     let longest = 2 * subject.quota.window() + grain;
-    let expected = format!("above zero and at most {longest:?}");
-    let fits = !wait.is_zero() && wait <= longest;
-    promise(fits, "acquire of a used key", "reset_after", expected, used)?;
+    within("acquire of a used key", "reset_after", NANO..=longest, wait)?;
     subject.pass(wait.saturating_sub(early(grain))).await;
     still(&subject, &key, wait, since).await?;
     let passed = Duration::from_nanos(subject.now()) - since[1];
@@ -112,6 +108,5 @@ async fn still(subject: &Subject, key: &[u8], wait: Duration, since: [Duration; 
     let (least, most) = (asked.saturating_sub(since[1]), now() - since[0]);
     let left = wait.saturating_sub(most + grain)..=(wait + grain).saturating_sub(least);
     let operation = format!("a look {least:?} to {most:?} into a reset_after of {wait:?}");
-    let (kept, expected) = (left.contains(&seen.reset_after), format!("{left:?}"));
-    promise(kept, operation, "reset_after", expected, seen)
+    within(operation, "reset_after", left, seen.reset_after)
 }

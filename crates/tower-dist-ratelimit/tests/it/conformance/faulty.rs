@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -53,6 +56,12 @@ pub(super) enum Fault {
     TakesALimitOfZeroForNone,
     ForgetsWhenALimitIsRaised,
     KeepsALimitThatWasRaised,
+    GivesNewIds,
+    SaysThatCorrectionsFail,
+    ResetsNoUnusedKeys,
+    DecidesTwice,
+    MixesTheDecisionsOnOneKey,
+    ChargesOnePolicyOfOneKey,
 }
 
 pub(super) struct Faulty {
@@ -60,6 +69,7 @@ pub(super) struct Faulty {
     fault: Fault,
     /// The memory of each charged key.
     seen: Mutex<HashMap<(PolicyId, Vec<u8>), Seen>>,
+    registered: AtomicU32,
 }
 
 /// The wrong memory of a backend.
@@ -75,6 +85,7 @@ impl Faulty {
             memory: Arc::default(),
             fault,
             seen: Mutex::default(),
+            registered: AtomicU32::new(0),
         }
     }
 
@@ -210,7 +221,13 @@ impl Faulty {
 
 impl Backend for Faulty {
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
-        self.memory.register(policies)
+        match self.fault {
+            Fault::GivesNewIds => {
+                let first = self.registered.fetch_add(10, Relaxed);
+                Ok((first..).map(PolicyId::new).take(policies.len()).collect())
+            }
+            _ => self.memory.register(policies),
+        }
     }
 
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
@@ -226,7 +243,26 @@ impl Backend for Faulty {
             (_, charges) => self.memory.acquire(charges, out),
         };
         self.change(&charges, out);
+        if let [one, other] = &charges[..]
+            && one.key == other.key
+        {
+            match self.fault {
+                Fault::MixesTheDecisionsOnOneKey => out.swap(0, 1),
+                // The charge to the second policy is made to the first one.
+                Fault::ChargesOnePolicyOfOneKey if matches!(answer, Answer::Done(true)) => {
+                    self.memory.settle(&[*other], -other.cost.cast_signed());
+                    self.memory.settle(&[*one], other.cost.cast_signed());
+                }
+                _ => {}
+            }
+        }
         match answer {
+            Answer::Done(allowed) if matches!(self.fault, Fault::DecidesTwice) => {
+                let mut decisions = Decisions::rejected(2 * out.len());
+                decisions[..out.len()].copy_from_slice(out);
+                let twice = JointDecision { allowed, decisions };
+                Answer::Later(Box::pin(std::future::ready(Ok(twice))))
+            }
             Answer::Done(allowed) => match self.fault {
                 Fault::AllowsRefusedSets if charges.len() > 1 => Answer::Done(true),
                 Fault::AllowsRefusedSets => Answer::Done(allowed),
@@ -239,6 +275,10 @@ impl Backend for Faulty {
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
         match self.fault {
             Fault::ForgetsRefunds if delta < 0 => Answer::Done(true),
+            Fault::SaysThatCorrectionsFail => {
+                self.memory.settle(charges, delta);
+                Answer::Done(false)
+            }
             Fault::RefundsMoreThanTheCost => {
                 let charges: Vec<_> = charges
                     .iter()
@@ -268,6 +308,16 @@ impl Backend for Faulty {
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
         match self.fault {
             Fault::ForgetsResets => Box::pin(std::future::ready(Ok(()))),
+            Fault::ResetsNoUnusedKeys
+                if !self
+                    .seen
+                    .lock()
+                    .unwrap()
+                    .contains_key(&(policy, key.to_vec())) =>
+            {
+                let error = BackendError::new("no such key");
+                Box::pin(std::future::ready(Err(error)))
+            }
             Fault::ResetsAllKeys => {
                 for (policy, key) in self.seen.lock().unwrap().keys() {
                     drop(self.memory.reset(*policy, key));
