@@ -148,3 +148,30 @@ fn the_redis_crate_has_no_tls_unless_it_is_asked_for() {
     assert!(!uses_rustls(""));
     assert!(uses_rustls(", features = [\"tls\"]"));
 }
+
+/// The names of all packages in the build of a member's tests, with all its features.
+fn names_in_tests_of(member: &str) -> BTreeSet<String> {
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--all-features", "--package", member])
+        .args(["--edges", "all", "--prefix", "none", "--format", "{p}"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&tree.stderr);
+    assert!(tree.status.success(), "{member}: {stderr}");
+    let tree = String::from_utf8(tree.stdout).unwrap();
+    let names = tree.lines().filter_map(|line| line.split(' ').next());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_rate_limit_crate_builds_and_tests_without_the_crates_of_its_backends() {
+    let backends = ["redis", "memcached"].map(|name| format!("tower-dist-ratelimit-{name}"));
+    let has = |member: &str| {
+        let names = names_in_tests_of(member);
+        backends.each_ref().map(|backend| names.contains(backend))
+    };
+    assert_eq!(has("tower-dist-ratelimit"), [false, false]);
+    // These tests use both, so the names are right.
+    assert_eq!(has("tests"), [true, true]);
+}
