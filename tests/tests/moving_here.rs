@@ -1,4 +1,5 @@
-//! The names of these crates in `docs/moving-here.md` exist. `scripts/release` compares `docs/public-api` with the code.
+//! The names of these crates in `docs/moving-here.md` exist. `scripts/release` compares `docs/public-api` with the code, and
+//! `benches/tests/moving_here.rs` compares behaviour with the peers.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
