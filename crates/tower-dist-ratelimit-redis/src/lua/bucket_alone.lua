@@ -30,7 +30,7 @@ for i = 1, max(#KEYS, #ARGV) do
     end
     -- After the clock has jumped back, the value is rewritten even if no token is taken.
     before = jumped and -1 or used
-    if used_of then before_of[key] = used end
+    if used_of then before_of[key] = before end
   end
   local text, kind = one_ask or ARGV[i], nil
   local cost = tonumber(text)

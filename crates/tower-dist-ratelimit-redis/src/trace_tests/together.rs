@@ -142,19 +142,22 @@ impl Together {
         }
     }
 
-    /// Returns whether the script allows a request.
-    pub(super) fn passes(&mut self, lab: &Lab, now: u64) -> bool {
-        let policies = self.script.policies.iter().enumerate();
-        let charge = Charge::new(PolicyId::new(0), NAME, 1);
-        let asks = policies.map(|(place, policy)| {
-            KeyArgs::new(&charge, tag(NAME), policy, place, ChargeKind::Acquire)
-        });
-        let call = ScriptCall {
-            script: Arc::clone(&self.script),
-            asks: asks.collect(),
-            settles: false,
+    /// Makes one call with a request of each name. Returns whether the script allows the first request.
+    pub(super) fn passes(&self, lab: &Lab, now: u64, names: &[&str]) -> bool {
+        let request = |name: &&str| {
+            let policies = self.script.policies.iter().enumerate();
+            let charge = Charge::new(PolicyId::new(0), name.as_bytes(), 1);
+            let asks = policies.map(|(place, policy)| {
+                KeyArgs::new(&charge, tag(charge.key), policy, place, ChargeKind::Acquire)
+            });
+            ScriptCall {
+                script: Arc::clone(&self.script),
+                asks: asks.collect(),
+                settles: false,
+            }
         };
-        let replies = &lab.run(now, &[call])[0];
+        let calls: Vec<ScriptCall> = names.iter().map(request).collect();
+        let replies = &lab.run(now, &calls)[0];
         replies.iter().all(|reply| reply.granted >= 0)
     }
 
