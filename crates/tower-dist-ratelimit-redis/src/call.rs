@@ -126,7 +126,8 @@ impl KeyArgs {
             let _ = match policy.counts {
                 CountUnit::Tokens(_) => write!(text, " {}", policy.limit(Some(quota))),
                 CountUnit::Units { max_wait } => {
-                    let Rate { rate, token, burst } = Rate::nearest(quota).finer(max_wait);
+                    let Rate { rate, token, burst } =
+                        Rate::nearest(quota, max_wait).finer(max_wait);
                     write!(text, " {rate} {token} {burst}")
                 }
             };

@@ -62,7 +62,10 @@ impl Rate {
 
     /// Returns a rate that can be counted exactly and is not faster than the quota's. A quota of zero gets a burst of
     /// zero.
-    pub(super) fn nearest(quota: Quota) -> Self {
+    ///
+    /// A leaky queue holds up to a burst more than the units that drain in `max_wait` microseconds. So their sum is at
+    /// most [`MOST_USED`].
+    pub(super) fn nearest(quota: Quota, max_wait: u64) -> Self {
         let longest = as_micros(HORIZON);
         if quota.is_zero() {
             return Self {
@@ -75,21 +78,24 @@ impl Rate {
         let window = window.clamp(1, longest);
         let burst = quota.burst_size().clamp(1, MOST_USED);
         let limit = quota.limit().min(MOST_USED);
-        let (rate, token) = below(limit, window, MOST_USED / burst);
-        if rate > 0 {
-            return Self {
-                rate,
-                token,
-                burst: burst * token,
-            };
-        }
-        // Even one token per `MOST_USED / burst` microseconds is faster than the quota. Rounding `token` up makes the
-        // rate slower by less than one part in `token`. The burst is cut to the part that can be counted.
-        let token = window.div_ceil(limit);
+        // The largest token, in units, with which the burst and the wait can be counted.
+        let [most, burst_wide, limit_wide, window_wide, wait] =
+            [MOST_USED, burst, limit, window, max_wait].map(u128::from);
+        let most = most * window_wide / (burst_wide * window_wide + limit_wide * wait);
+        let (rate, token) = match below(limit, window, narrow(most)) {
+            // Even one token per `most` microseconds is faster than the quota. Rounding `token` up makes the rate
+            // slower by less than one part in `token`.
+            (0, _) => (1, window.div_ceil(limit)),
+            // Even tokens of one unit are too many, so half of all units are for the wait.
+            (rate, token) if most == 0 => (rate.min(MOST_USED / 2 / max_wait).max(1), token),
+            exact => exact,
+        };
+        // The burst is cut to the part that can be counted.
+        let room = MOST_USED - rate * max_wait;
         Self {
-            rate: 1,
+            rate,
             token,
-            burst: burst.min(MOST_USED / token) * token,
+            burst: burst.min(room / token) * token,
         }
     }
 }
@@ -180,9 +186,22 @@ mod tests {
     #[test]
     fn a_burst_of_long_tokens_is_cut_to_the_part_that_can_be_counted() {
         let quota = Quota::new(1, Duration::from_millis(781_027)).burst(5_766_254);
-        let near = Rate::nearest(quota);
+        let near = Rate::nearest(quota, 0);
         assert_eq!((near.rate, near.token), (1, 781_027_000));
         assert_eq!(near.burst, 5_766_253 * 781_027_000);
+    }
+
+    #[test]
+    fn the_wait_of_a_leaky_queue_makes_units_larger_or_else_the_rate_and_the_burst_smaller() {
+        let hour = as_micros(Duration::from_secs(3600));
+        let fast = Quota::per_second(1_299_709);
+        assert_eq!(Rate::nearest(fast, 0).token, 1_000_000);
+        let near = Rate::nearest(fast, hour);
+        assert_eq!((near.rate, near.token), (123_718, 95_189));
+        assert_eq!(near.burst, 1_299_709 * near.token);
+        let near = Rate::nearest(Quota::per_second(u64::MAX), hour);
+        assert_eq!((near.rate, near.token), (MOST_USED / 2 / hour, 1));
+        assert_eq!(near.burst, MOST_USED - near.rate * hour);
     }
 
     #[test]
@@ -199,15 +218,18 @@ mod tests {
             limit in 1..=10_000_000_u64,
             window in 1..=u64::from(u32::MAX),
             burst in 1..=10_000_000_u64,
+            max_wait in prop_oneof![Just(0), 0..=3_600_000_000_u64],
         ) {
             let quota = Quota::new(limit, Duration::from_millis(window)).burst(burst);
-            let near = Rate::nearest(quota);
-            if let Ok(exact) = Rate::new(quota) {
+            let near = Rate::nearest(quota, max_wait);
+            let counts = |rate: Rate| rate.rate.saturating_mul(max_wait).saturating_add(rate.burst) <= MOST_USED;
+            if let Ok(exact) = Rate::new(quota) && counts(exact) {
                 prop_assert_eq!(near, exact);
             }
-            prop_assert!(near.burst <= MOST_USED && near.rate > 0 && near.token > 0);
+            prop_assert!(counts(near) && near.rate > 0 && near.token > 0);
             // The whole burst, or the part of it that can be counted if a token takes long.
-            prop_assert_eq!(near.burst, burst.min(MOST_USED / near.token) * near.token);
+            let room = MOST_USED - near.rate * max_wait;
+            prop_assert_eq!(near.burst, burst.min(room / near.token) * near.token);
             let window = u128::from(window) * 1000;
             let ours = u128::from(near.rate) * window;
             let theirs = u128::from(limit) * u128::from(near.token);
@@ -216,10 +238,16 @@ mod tests {
         }
 
         #[test]
-        fn every_quota_has_a_nearest_pace(limit in any::<u64>(), window in any::<u64>(), burst in any::<u64>()) {
-            let near = Rate::nearest(Quota::new(limit, Duration::from_nanos(window)).burst(burst));
+        fn every_quota_has_a_nearest_pace(
+            limit in any::<u64>(),
+            window in any::<u64>(),
+            burst in any::<u64>(),
+            max_wait in 0..=as_micros(HORIZON),
+        ) {
+            let quota = Quota::new(limit, Duration::from_nanos(window)).burst(burst);
+            let near = Rate::nearest(quota, max_wait);
             prop_assert!(near.rate > 0 && near.token > 0 && near.rate <= MOST_USED);
-            prop_assert!(near.token <= MOST_USED && near.burst <= MOST_USED);
+            prop_assert!(near.token <= MOST_USED && near.burst + near.rate * max_wait <= MOST_USED);
         }
     }
 }

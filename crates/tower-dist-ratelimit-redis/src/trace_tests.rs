@@ -98,6 +98,28 @@ fn scripts_decide_as_the_algorithms_in_rust_do() {
         .unwrap();
 }
 
+/// With exact units, the wait and the burst are more units together than the scripts count.
+#[test]
+fn a_long_leaky_queue_with_a_fast_dynamic_quota_counts_all_waiting_requests() {
+    // The limit is a prime number, so an exact token is a million units.
+    let quota = Quota::per_second(1_299_709).burst(59 * 1_299_709);
+    let max_wait = Duration::from_millis(3_600_300);
+    let policy = (
+        Algorithm::LeakyQueue { max_wait },
+        true,
+        Quota::per_second(1_000),
+    );
+    // Each request adds 59 s to the queue, of which one drains until the next. The queue is full after an hour.
+    let step = Step {
+        wait: 1_000_000,
+        cost: quota.burst_size(),
+        want: 0,
+        settle: None,
+        quota: Some(quota),
+    };
+    follow(&Lab::new(), &[policy], &vec![step; 70]).unwrap();
+}
+
 #[test]
 fn a_script_for_several_policies_decides_all_or_nothing_as_rust_does() {
     let lab = Lab::new();
