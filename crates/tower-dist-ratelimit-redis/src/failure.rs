@@ -62,8 +62,8 @@ impl From<Failure> for BackendError {
             Failure::Moved(to) | Failure::Ask(to) => Self::new(format!(
                 "the key is at {to}, since this is a Cluster, which needs a URL of redis-cluster://"
             )),
-            Failure::TryAgain => Self::new("some of the keys have moved, and some have not"),
-            Failure::Full => Self::new("too many requests wait already"),
+            Failure::TryAgain => Self::busy("some of the keys have moved, and some have not"),
+            Failure::Full => Self::busy("too many requests wait already"),
         }
     }
 }
@@ -116,6 +116,22 @@ mod tests {
             let error = BackendError::from(failure);
             let expected = format!("the rate limit's backend did not decide: {says}");
             assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn only_a_call_that_was_not_executed_by_a_working_server_is_busy() {
+        let node = || Address::parse("a:1", 0).unwrap();
+        for (failure, is_busy) in [
+            (Failure::Full, true),
+            (Failure::TryAgain, true),
+            (Failure::new("out of memory"), false),
+            (Failure::NotConnected("it was closed".into()), false),
+            (Failure::Moved(node()), false),
+            (Failure::Ask(node()), false),
+        ] {
+            let error = BackendError::from(failure);
+            assert_eq!(error.is_busy(), is_busy, "{error}");
         }
     }
 }
