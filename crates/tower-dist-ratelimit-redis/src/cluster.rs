@@ -128,7 +128,8 @@ impl Cluster {
         mut again: QueuedCall,
     ) -> Result<Replies, Failure> {
         let slot = again.slot;
-        for _ in 0..MOVES {
+        let mut moves = 0;
+        loop {
             // A server that answers with a redirect or `TRYAGAIN` has not executed the call, so it is safe to send the
             // call again.
             (asked, again.batching) = match pending.await {
@@ -150,11 +151,14 @@ impl Cluster {
                 }
                 answer => return answer,
             };
+            if moves == MOVES {
+                return Err(Failure::new("the slot does not stop moving"));
+            }
+            moves += 1;
             // A new link is not connected yet.
             asked.ready(self.timeouts.connect).await?;
             pending = self.send_to(&asked, again.clone())?;
         }
-        Err(Failure::new("the slot does not stop moving"))
     }
 
     /// Returns the address of a redirect. A redirect without a host means the host of the node that answered.
@@ -311,3 +315,6 @@ async fn keep_fresh(cluster: Weak<Cluster>, stale: Arc<Notify>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
