@@ -40,12 +40,14 @@ impl Tls {
 }
 
 fn parse(pem: &[u8]) -> Result<RootCertStore, ConnectError> {
-    fn wrong(error: impl Into<Box<dyn Error + Send + Sync>>) -> ConnectError {
-        ConnectError::because("root_certificates", "is not PEM", error)
-    }
+    let wrong = |problem, error: Box<dyn Error + Send + Sync>| {
+        ConnectError::because("root_certificates", problem, error)
+    };
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        store.add(certificate.map_err(wrong)?).map_err(wrong)?;
+        let certificate = certificate.map_err(|error| wrong("is not PEM", error.into()))?;
+        let added = store.add(certificate);
+        added.map_err(|error| wrong("contains an invalid certificate", error.into()))?;
     }
     Ok(store)
 }
@@ -98,6 +100,12 @@ mod tests {
         assert!(
             broken.starts_with("root_certificates: is not PEM: "),
             "{broken}"
+        );
+        // PEM of three bytes that are no certificate.
+        let invalid = error(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+        assert!(
+            invalid.starts_with("root_certificates: contains an invalid certificate: "),
+            "{invalid}"
         );
     }
 }
