@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use http_body_util::Full;
-use subjects::{BACKOFF, Stack, Subject, TRIGGER, WAITS, all};
+use subjects::{BACKOFF, Readies, Stack, Subject, TRIGGER, all, all_but_throttles, throttles};
 use tests::{Answer, Probe, ProbeError, Readiness, Record, Request};
 use tokio::time::{Instant, advance, sleep, timeout};
 use tokio_test::{assert_pending, assert_ready, assert_ready_ok, task};
@@ -54,7 +54,7 @@ fn troubled(n: u32, _: &Request) -> Answer {
 
 #[tokio::test(start_paused = true)]
 async fn every_attempt_goes_to_an_instance_that_was_readied_for_it() {
-    for Subject { name, stack } in all() {
+    for Subject { name, stack, .. } in all() {
         let probe = Probe::new(troubled).readiness(|_| Readiness::After(1));
         let mut stack = stack(probe.clone());
         for _ in 0..10 {
@@ -69,7 +69,7 @@ async fn every_attempt_goes_to_an_instance_that_was_readied_for_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_instance_that_is_not_ready_is_never_called() {
-    for Subject { name, stack } in all() {
+    for Subject { name, stack, .. } in all_but_throttles() {
         let probe = Probe::always(Answer::OK).readiness(|_| Readiness::Never);
         let mut stack = stack(probe.clone());
         let mut ready = task::spawn(stack.ready());
@@ -82,7 +82,7 @@ async fn an_instance_that_is_not_ready_is_never_called() {
 
 #[tokio::test(start_paused = true)]
 async fn readiness_is_awaited_no_longer_than_it_takes() {
-    for Subject { name, stack } in all() {
+    for Subject { name, stack, .. } in all_but_throttles() {
         let probe = Probe::always(Answer::OK).readiness(|_| Readiness::After(5));
         let mut stack = stack(probe.clone());
         let mut ready = task::spawn(stack.ready());
@@ -95,7 +95,7 @@ async fn readiness_is_awaited_no_longer_than_it_takes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_readiness_error_passes_through_unchanged() {
-    for Subject { name, stack } in all() {
+    for Subject { name, stack, .. } in all_but_throttles() {
         let probe = Probe::always(Answer::OK).readiness(|_| Readiness::Fails("gone"));
         let error = stack(probe).ready().await.map(|_| ()).unwrap_err();
         assert_eq!(error, ProbeError("gone"), "{name}");
@@ -103,8 +103,49 @@ async fn a_readiness_error_passes_through_unchanged() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_throttle_is_always_ready_and_holds_no_permit() {
+    for Subject { name, stack, .. } in throttles() {
+        for readiness in [Readiness::Never, Readiness::Fails("gone"), Readiness::Now] {
+            let probe = Probe::always(Answer::OK)
+                .permits(1)
+                .readiness(move |_| readiness);
+            let mut stack = stack(probe.clone());
+            assert_ready_ok!(task::spawn(stack.ready()).poll(), "{name}");
+            assert_nothing_is_left(name, &probe.record(), &probe, 1);
+            assert_eq!(probe.record().calls(), 0, "{name}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_a_throttle_waits_for_the_inner_service_and_no_longer() {
+    for Subject { name, stack, .. } in throttles() {
+        let probe = Probe::always(Answer::OK).readiness(|_| Readiness::After(5));
+        let start = Instant::now();
+        call(&mut stack(probe), get()).await.expect(name);
+        assert_eq!(start.elapsed(), Duration::from_millis(5), "{name}");
+        let probe = Probe::always(Answer::OK).readiness(|_| Readiness::Never);
+        let mut stack = stack(probe.clone());
+        let call = timeout(Duration::from_secs(3600), call(&mut stack, get()));
+        assert!(call.await.is_err(), "{name}");
+        assert_eq!(probe.record().calls(), 0, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_readiness_error_is_the_error_of_a_throttles_call() {
+    for Subject { name, stack, .. } in throttles() {
+        let probe = Probe::always(Answer::OK).readiness(|_| Readiness::Fails("gone"));
+        let error = call(&mut stack(probe), request(Method::POST))
+            .await
+            .unwrap_err();
+        assert_eq!(error, ProbeError("gone"), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_error_passes_through_unchanged() {
-    for Subject { name, stack } in all() {
+    for Subject { name, stack, .. } in all() {
         let probe = Probe::always(Answer::error("reset"));
         let error = call(&mut stack(probe), get()).await.unwrap_err();
         assert_eq!(error, ProbeError("reset"), "{name}");
@@ -113,7 +154,7 @@ async fn an_error_passes_through_unchanged() {
 
 #[tokio::test(start_paused = true)]
 async fn one_permit_is_enough_for_any_call() {
-    for Subject { name, stack } in all() {
+    for Subject { name, stack, .. } in all() {
         let probe = Probe::new(troubled).permits(1);
         let mut stack = stack(probe.clone());
         for _ in 0..10 {
@@ -129,7 +170,7 @@ async fn one_permit_is_enough_for_any_call() {
 /// Drops the call at every millisecond of its retries and hedges.
 #[tokio::test(start_paused = true)]
 async fn dropping_a_call_cancels_and_releases_everything_immediately() {
-    for Subject { name, stack } in all() {
+    for Subject { name, stack, .. } in all() {
         for permits in [1, 2, 100] {
             for millis in 0..u64::from(BACKOFF + TRIGGER) + 30 {
                 let probe = Probe::new(troubled)
@@ -158,7 +199,7 @@ async fn dropping_a_call_cancels_and_releases_everything_immediately() {
 
 #[tokio::test(start_paused = true)]
 async fn dropping_a_ready_service_gives_its_permit_back() {
-    for Subject { name, stack } in all() {
+    for Subject { name, stack, .. } in all_but_throttles() {
         let probe = Probe::always(Answer::OK).permits(1);
         let mut stack = stack(probe.clone());
         stack.ready().await.expect(name);
@@ -170,7 +211,7 @@ async fn dropping_a_ready_service_gives_its_permit_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_never_polled_sends_its_first_attempt_and_no_other() {
-    for Subject { name, stack } in all() {
+    for Subject { name, stack, .. } in all() {
         let probe = Probe::new(troubled).permits(1);
         let mut stack = stack(probe.clone());
         let call = stack.ready().await.expect(name).call(get());
@@ -184,7 +225,7 @@ async fn a_call_that_was_never_polled_sends_its_first_attempt_and_no_other() {
 #[tokio::test(start_paused = true)]
 async fn messages_of_a_single_attempt_are_unchanged() {
     // A fan-out always sends extra attempts.
-    for Subject { name, stack } in all().into_iter().filter(|it| it.name != "fan-out") {
+    for Subject { name, stack, .. } in all().into_iter().filter(|it| it.name != "fan-out") {
         let probe = Probe::always(Answer::OK.after(1));
         let record = probe.record();
         let mut stack = stack(probe);
@@ -199,13 +240,18 @@ async fn messages_of_a_single_attempt_are_unchanged() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_never_resent_is_not_copied() {
-    for Subject { name, stack } in all() {
+    for Subject {
+        name,
+        stack,
+        readies,
+    } in all()
+    {
         let probe = Probe::always(Answer::UNAVAILABLE);
         let mut stack = stack(probe.clone());
         let clones = probe.record().clones();
         let status = call(&mut stack, request(Method::CONNECT)).await;
         assert_eq!(status, Ok(StatusCode::SERVICE_UNAVAILABLE), "{name}");
-        let left = u32::from(name == WAITS);
+        let left = u32::from(readies != Readies::InPollReady);
         assert_eq!(probe.record().clones(), clones + left, "{name}");
         assert_eq!(probe.record().calls(), 1, "{name}");
     }
@@ -213,7 +259,7 @@ async fn a_request_that_is_never_resent_is_not_copied() {
 
 #[tokio::test(start_paused = true)]
 async fn a_post_that_failed_is_sent_once() {
-    for Subject { name, stack } in all() {
+    for Subject { name, stack, .. } in all() {
         for answer in [
             Answer::UNAVAILABLE.after(100),
             Answer::error("reset").after(100),
@@ -228,7 +274,7 @@ async fn a_post_that_failed_is_sent_once() {
 /// On a paused clock, a call takes exactly the time of its attempts and waits.
 #[tokio::test(start_paused = true)]
 async fn a_call_takes_as_long_as_its_attempt() {
-    for Subject { name, stack } in all() {
+    for Subject { name, stack, .. } in all() {
         let start = Instant::now();
         let probe = Probe::always(Answer::OK.after(7));
         call(&mut stack(probe), get()).await.expect(name);
@@ -238,7 +284,7 @@ async fn a_call_takes_as_long_as_its_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_an_attempt_releases_everything() {
-    for Subject { name, stack } in all() {
+    for Subject { name, stack, .. } in all() {
         let probe = Probe::new(|n, _| match n {
             1 => Answer::UNAVAILABLE,
             _ => panic!("in the service"),
@@ -255,7 +301,7 @@ async fn a_panic_in_an_attempt_releases_everything() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_may_be_in_flight_together() {
-    for Subject { name, stack } in all() {
+    for Subject { name, stack, .. } in all() {
         let probe = Probe::new(troubled);
         let stack = stack(probe.clone());
         let calls = (0..20).map(|_| {

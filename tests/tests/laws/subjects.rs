@@ -4,7 +4,9 @@ use tests::{Probe, ProbeError, Request, Response};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_dist_ratelimit::backend::Memory;
-use tower_dist_ratelimit::{CallLimitLayer, Policy, Quota, RateLimitLayer, key};
+use tower_dist_ratelimit::{
+    CallLimitLayer, LimitError, Policy, Quota, RateLimitLayer, RequestPolicy, ThrottleLayer, key,
+};
 use tower_hedge_latency::{Budget, HedgeLayer, Http as HedgeHttp};
 use tower_jitter_retry::{Backoff, Http, Jitter, RetryLayer};
 
@@ -13,9 +15,6 @@ pub(crate) const BACKOFF: u32 = 50;
 /// When a hedge is due, in milliseconds.
 pub(crate) const TRIGGER: u32 = 10;
 
-/// The stack that waits between `call` and the inner service's `call`, and so leaves a clone behind.
-pub(crate) const WAITS: &str = "rate limit with a quota that is looked up";
-
 /// Any stack, type-erased. A box calls exactly the instance that it holds.
 pub(crate) type Stack = BoxCloneSyncService<Request, Response, ProbeError>;
 
@@ -23,11 +22,27 @@ pub(crate) type Stack = BoxCloneSyncService<Request, Response, ProbeError>;
 pub(crate) struct Subject {
     pub(crate) name: &'static str,
     pub(crate) stack: fn(Probe) -> Stack,
+    pub(crate) readies: Readies,
+}
+
+/// When a stack makes the inner service ready.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readies {
+    /// In `poll_ready`. The call uses this instance.
+    InPollReady,
+    /// In `poll_ready`. The call waits before it uses this instance, and so leaves a clone behind.
+    BeforeItWaits,
+    /// In the call, which makes a clone ready. The stack itself is always ready.
+    InTheCall,
 }
 
 /// Every layer, and their compositions.
 pub(crate) fn all() -> Vec<Subject> {
-    let subject = |name, stack| Subject { name, stack };
+    let subject = |name, stack| Subject {
+        name,
+        stack,
+        readies: Readies::InPollReady,
+    };
     vec![
         subject("retry", |probe| boxed(retry().layer(probe))),
         subject("hedge", |probe| boxed(hedge().layer(probe))),
@@ -51,10 +66,14 @@ pub(crate) fn all() -> Vec<Subject> {
         subject("rate limit with two policies", |probe| {
             boxed(limit(2).layer(probe))
         }),
-        subject(WAITS, |probe| boxed(looked_up().layer(probe))),
+        Subject {
+            readies: Readies::BeforeItWaits,
+            ..subject("rate limit with a quota that is looked up", |probe| {
+                boxed(looked_up().layer(probe))
+            })
+        },
         subject("rate limit of any request", |probe| {
-            let limited = any_request().layer(probe);
-            boxed(limited.map_err(|error| error.into_inner().unwrap()))
+            boxed(any_request().layer(probe).map_err(inner))
         }),
         subject("rate limit over retry over hedge", |probe| {
             boxed(limit(1).layer(retry().layer(hedge().layer(probe))))
@@ -62,7 +81,29 @@ pub(crate) fn all() -> Vec<Subject> {
         subject("hedge over retry over rate limit", |probe| {
             boxed(hedge().layer(retry().layer(limit(1).layer(probe))))
         }),
+        Subject {
+            readies: Readies::InTheCall,
+            ..subject("throttle", |probe| boxed(throttled(probe)))
+        },
+        Subject {
+            readies: Readies::InTheCall,
+            ..subject("retry over throttle", |probe| {
+                boxed(retry().layer(throttled(probe)))
+            })
+        },
     ]
+}
+
+/// The subjects whose readiness is the readiness of the inner service.
+pub(crate) fn all_but_throttles() -> impl Iterator<Item = Subject> {
+    let subjects = all().into_iter();
+    subjects.filter(|subject| subject.readies != Readies::InTheCall)
+}
+
+/// The subjects that are always ready.
+pub(crate) fn throttles() -> impl Iterator<Item = Subject> {
+    let subjects = all().into_iter();
+    subjects.filter(|subject| subject.readies == Readies::InTheCall)
 }
 
 fn retry() -> RetryLayer<Http> {
@@ -115,10 +156,28 @@ fn looked_up() -> RateLimitLayer {
 }
 
 fn any_request() -> CallLimitLayer<Request> {
-    let policy = Policy::new("policy", Quota::per_second(1_000_000));
-    let policy = policy.by_request(|request: &Request| request.headers().get("x-api-key").cloned());
     let builder = CallLimitLayer::builder(Memory::default());
-    builder.limit(policy).build().unwrap()
+    builder.limit(by_api_key()).build().unwrap()
+}
+
+fn throttled(
+    probe: Probe,
+) -> impl Service<Request, Response = Response, Error = ProbeError, Future: Send> + Clone + Send + Sync
+{
+    let builder = CallLimitLayer::builder(Memory::default());
+    let layer: ThrottleLayer<Request> = builder.limit(by_api_key()).waiting().build().unwrap();
+    layer.layer(probe).map_err(inner)
+}
+
+/// A limit that the tests never reach.
+fn by_api_key() -> RequestPolicy<Request> {
+    let policy = Policy::new("policy", Quota::per_second(1_000_000));
+    policy.by_request(|request: &Request| request.headers().get("x-api-key").cloned())
+}
+
+/// Returns the error of the inner service. The limit rejects no request.
+fn inner(error: LimitError<ProbeError>) -> ProbeError {
+    error.into_inner().unwrap()
 }
 
 fn boxed<S>(service: S) -> Stack
