@@ -3,10 +3,11 @@
 use std::error::Error;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 use std::{fmt, io};
 
 use tower::BoxError;
-use tower_dist_ratelimit::backend::{Backend, Memory};
+use tower_dist_ratelimit::backend::{Backend, BackendError, Memory};
 use tower_dist_ratelimit_memcached::Memcached;
 use tower_dist_ratelimit_redis::{ConnectError, Redis};
 
@@ -80,11 +81,11 @@ impl BackendUrl {
     }
 
     /// Connects now.
-    pub(crate) async fn connect(&self) -> Result<Arc<dyn Backend>, NoBackend> {
+    pub(crate) async fn connect(&self) -> Result<Connected, NoBackend> {
         match self {
-            Self::Memory => Ok(Arc::new(Memory::default())),
+            Self::Memory => Ok(Connected::Memory(Arc::default())),
             Self::Redis(url) => match Redis::connect(url).await {
-                Ok(redis) => Ok(Arc::new(redis)),
+                Ok(redis) => Ok(Connected::Redis(Arc::new(redis))),
                 Err(error) => Err(NoBackend {
                     error,
                     command: "redis-server --port N",
@@ -92,7 +93,7 @@ impl BackendUrl {
                 }),
             },
             Self::Memcached(url) => match Memcached::connect(url).await {
-                Ok(memcached) => Ok(Arc::new(memcached)),
+                Ok(memcached) => Ok(Connected::Memcached(Arc::new(memcached))),
                 Err(error) => Err(NoBackend {
                     error,
                     command: "memcached -p N",
@@ -103,12 +104,39 @@ impl BackendUrl {
     }
 
     /// Connects in the background, without a time limit.
-    pub(crate) fn connect_lazy(&self) -> Result<Arc<dyn Backend>, ConnectError> {
+    pub(crate) fn connect_lazy(&self) -> Result<Connected, ConnectError> {
         Ok(match self {
-            Self::Memory => Arc::new(Memory::default()),
-            Self::Redis(url) => Arc::new(Redis::connect_lazy(url)?),
-            Self::Memcached(url) => Arc::new(Memcached::connect_lazy(url)?),
+            Self::Memory => Connected::Memory(Arc::default()),
+            Self::Redis(url) => Connected::Redis(Arc::new(Redis::connect_lazy(url)?)),
+            Self::Memcached(url) => Connected::Memcached(Arc::new(Memcached::connect_lazy(url)?)),
         })
+    }
+}
+
+/// A backend in use.
+pub(crate) enum Connected {
+    Memory(Arc<Memory>),
+    Redis(Arc<Redis>),
+    Memcached(Arc<Memcached>),
+}
+
+impl Connected {
+    /// The backend for a layer.
+    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
+        match self {
+            Self::Memory(memory) => memory.clone(),
+            Self::Redis(redis) => redis.clone(),
+            Self::Memcached(memcached) => memcached.clone(),
+        }
+    }
+
+    /// Waits at most `limit` for the refunds in progress, which end with the runtime.
+    pub(crate) async fn finish_corrections(&self, limit: Duration) -> Result<(), BackendError> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            Self::Redis(redis) => redis.finish_corrections(limit).await,
+            Self::Memcached(memcached) => memcached.finish_corrections(limit).await,
+        }
     }
 }
 

@@ -91,7 +91,7 @@ async fn measure_all(demo: &DemoOptions, stack: &StackOptions) -> Result<Report,
         callers: Callers::Many,
     };
     let (url, _own_redis) = stack.backend.start().await?;
-    let backend = url.connect().await?;
+    let backend = url.connect().await?.backend();
     let runs = scenarios.len() as u64 + if with_fleet { fleet::RUNS } else { 0 };
     // Hidden unless stderr is a terminal.
     let progress = ProgressBar::new(load.requests * runs);

@@ -8,11 +8,13 @@ use std::time::Duration;
 use axum::middleware::from_fn_with_state;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 use tower::BoxError;
+use tower_dist_ratelimit::RateLimitLayer;
 use tower_jitter_retry::MetricsObserver;
 
 use crate::admin::{self, Board, Lane, Switches};
-use crate::backend::BackendUrl;
+use crate::backend::{BackendUrl, Connected};
 use crate::log;
 use crate::options::{Admin, ServeOptions, StackOptions};
 use crate::server::Server;
@@ -22,6 +24,9 @@ use crate::{shutdown, traffic};
 
 /// Longer than any request with the default options.
 const DRAIN: Duration = Duration::from_secs(10);
+
+/// Maximum time for the return of one layer's leases, and for the refunds in progress. A backend nearby needs a few ms.
+const SETTLE: Duration = Duration::from_secs(1);
 
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -55,7 +60,15 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
     };
     let board = Arc::<Board>::default();
     let watched = matches!(serve.admin, Admin::At(_)).then_some(&board);
-    let mut gateway = gateway(stack, &serve.layers, backend, upstream.clone(), watched)?;
+    // The counts in a server of the gateway's own end with the gateway.
+    let counts_outlive = own_redis.is_none();
+    let mut gateway = gateway(
+        stack,
+        &serve.layers,
+        backend.backend(),
+        upstream.clone(),
+        watched,
+    )?;
     if serve.bare {
         gateway.app = stack::bare(stack, upstream.clone())?;
     }
@@ -129,16 +142,36 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
     stop.await;
     let again = shutdown::signal()?;
     log("stopping; a second signal stops immediately");
-    tokio::select! {
-        drained = server.drain(DRAIN) => {
-            if !drained {
-                let limit = DRAIN.as_secs();
-                log(&format!("gave up on requests still in flight after {limit} s"));
-            }
+    let drain = async {
+        if !server.drain(DRAIN).await {
+            let limit = DRAIN.as_secs();
+            log(&format!(
+                "gave up on requests still in flight after {limit} s"
+            ));
         }
+        if counts_outlive {
+            settle(&gateway.limits, &backend).await;
+        }
+    };
+    tokio::select! {
+        () = drain => {}
         () = again => log("stopped with requests in flight"),
     }
     Ok(())
+}
+
+/// Returns leased tokens to the backend, and waits for the refunds in progress. Otherwise both end with the runtime.
+async fn settle(limits: &[RateLimitLayer], backend: &Connected) {
+    for limit in limits {
+        let returned = timeout(SETTLE, limit.return_leases()).await;
+        let returned = returned.map_err(BoxError::from);
+        if let Err(error) = returned.and_then(|returned| Ok(returned?)) {
+            log(&format!("unused leased tokens are lost: {error}"));
+        }
+    }
+    if let Err(error) = backend.finish_corrections(SETTLE).await {
+        log(&format!("refunds in progress are lost: {error}"));
+    }
 }
 
 /// Installs the recorder of the metrics, and serves the page.

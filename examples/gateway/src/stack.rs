@@ -31,6 +31,8 @@ use crate::proxy::Proxy;
 /// The gateway's routes, and the handles of its layers.
 pub(crate) struct Gateway {
     pub(crate) app: Router,
+    /// The layers that count requests, of which one enforces the limit.
+    pub(crate) limits: Vec<RateLimitLayer>,
     pub(crate) limit: LimitMode,
     pub(crate) retry: RetryHandle,
     pub(crate) hedge: HedgeHandle,
@@ -140,14 +142,15 @@ pub(crate) fn gateway(
     };
     // Innermost: bounds one attempt, so that a stalled attempt leaves time for another.
     let client = TimeoutLayer::new(options.attempt_timeout).layer(client());
-    let (app, retry, hedge) = match board {
+    let enforcing = limit(Mode::On)?;
+    let (app, limits, retry, hedge) = match board {
         // Without a live page the mode of the limit does not change, and nobody scrapes metrics.
         None => {
             let (retry, hedge) = (retry.build()?, hedge.build()?);
             let handles = (retry.handle(), hedge.handle());
             let proxy = Proxy::service(upstream, (retry, hedge).layer(client))?;
-            let app = limit(Mode::On)?.layer(proxy);
-            (Router::new().fallback_service(app), handles.0, handles.1)
+            let app = Router::new().fallback_service(enforcing.layer(proxy));
+            (app, vec![enforcing], handles.0, handles.1)
         }
         Some(_) => {
             let metrics = MetricsObserver::new();
@@ -155,12 +158,15 @@ pub(crate) fn gateway(
             let hedge = hedge.observer(metrics).build()?;
             let handles = (retry.handle(), hedge.handle());
             let proxy = Proxy::service(upstream, (retry, hedge).layer(client))?;
-            let app = (limit(Mode::On)?, limit(Mode::Shadow)?).layer(proxy);
-            (Router::new().fallback_service(app), handles.0, handles.1)
+            let counting = limit(Mode::Shadow)?;
+            let app = enforcing.layer(counting.layer(proxy));
+            let app = Router::new().fallback_service(app);
+            (app, vec![enforcing, counting], handles.0, handles.1)
         }
     };
     Ok(Gateway {
         app,
+        limits,
         limit: limit_mode,
         retry,
         hedge,

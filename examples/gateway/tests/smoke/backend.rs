@@ -91,6 +91,76 @@ async fn a_gateway_with_leases_sends_few_requests_to_the_backend() {
     assert!((1..100).contains(&calls), "{calls}");
 }
 
+/// A gateway with leased tokens of one client, which sent [`SPENT`] requests.
+#[cfg(unix)]
+async fn with_leased_tokens(url: &str) -> Gateway {
+    let args = ["--backend", url, "--lease", "10000", "--profile", "tail"];
+    let limits = [
+        "--limit",
+        "1",
+        "--burst",
+        "10000",
+        "--backend-timeout",
+        "1000",
+    ];
+    let gateway = Gateway::logged(&[&args[..], &limits].concat());
+    for _ in 0..SPENT {
+        assert_eq!(ask(&gateway, "busy").await.status(), StatusCode::OK);
+    }
+    gateway
+}
+
+#[cfg(unix)]
+const SPENT: usize = 200;
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_stopped_gateway_returns_its_unused_leased_tokens() {
+    let _busy = MACHINE.read().await;
+    let server = Redis::start();
+    let mut stopped = with_leased_tokens(&server.url()).await;
+    stopped.signal("TERM");
+    assert_eq!(
+        stopped.log_line().await,
+        "gateway: stopping; a second signal stops immediately"
+    );
+    assert_eq!(stopped.log_line().await, "", "nothing fails");
+    assert_eq!(stopped.wait().code(), Some(0));
+    let limits = ["--limit", "1", "--burst", "10000", "--profile", "tail"];
+    let url = server.url();
+    let next = Gateway::start(&[&["--backend", &url][..], &limits, &PATIENT].concat());
+    let response = ask(&next, "busy").await;
+    let remaining = header(response.headers(), "ratelimit");
+    let remaining = remaining
+        .split(['=', ';'])
+        .nth(2)
+        .and_then(|tokens| tokens.parse().ok());
+    // One request of the next gateway, and the tokens that the bucket regains in the lease time and the timeout.
+    let spent = SPENT + 1 + 11;
+    let remaining: usize = remaining.unwrap_or_else(|| panic!("{:?}", response.headers()));
+    assert!(remaining >= 10_000 - spent, "{remaining}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_gateway_that_cannot_return_its_leased_tokens_logs_why_and_stops() {
+    let _busy = MACHINE.read().await;
+    let server = Redis::start();
+    let mut gateway = with_leased_tokens(&server.url()).await;
+    drop(server);
+    gateway.signal("TERM");
+    assert_eq!(
+        gateway.log_line().await,
+        "gateway: stopping; a second signal stops immediately"
+    );
+    let line = gateway.log_line().await;
+    assert!(
+        line.starts_with("gateway: unused leased tokens are lost: "),
+        "{line}"
+    );
+    assert_eq!(gateway.wait().code(), Some(0));
+}
+
 #[tokio::test]
 async fn gateways_in_memory_each_have_the_limit() {
     let _busy = MACHINE.read().await;
