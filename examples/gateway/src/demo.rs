@@ -18,7 +18,7 @@ use crate::profile::Profile;
 use crate::report::{Row, text};
 use crate::server::Server;
 use crate::shutdown;
-use crate::stack::gateway;
+use crate::stack::{Watch, gateway};
 use crate::upstream::Flaky;
 
 const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -129,7 +129,7 @@ async fn measure(
     let flaky = Flaky::new(profile, stack.seed);
     let upstream = Server::start(ANY_PORT, flaky.app()).await?;
     let authority = upstream.addr().to_string().parse()?;
-    let gateway = gateway(stack, layers, Arc::clone(backend), authority, None)?;
+    let gateway = gateway(stack, layers, Arc::clone(backend), authority, Watch::Log)?;
     let gateway = Server::start(ANY_PORT, gateway.app).await?;
     let answers = load.run(&[gateway.addr()], progress).await?;
     gateway.drain(DRAIN).await;

@@ -48,8 +48,8 @@ pub(crate) struct ServeOptions {
     /// Address of the live page and of /metrics; `off` for none.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3001")]
     pub(crate) admin: Admin,
-    /// Requests per second that the gateway sends through itself, and again to the upstream without the layers, to show
-    /// the difference on the page.
+    /// Requests per second that the gateway sends through itself, through the same layers without hedges, and to the
+    /// upstream without layers. The page compares the three.
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
     pub(crate) traffic: Option<u32>,
     /// Forward without the rate limit, retries and hedged requests, for comparison.

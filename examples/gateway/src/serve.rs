@@ -16,16 +16,16 @@ use tower_jitter_retry::MetricsObserver;
 use crate::admin::{self, Board, Lane, Switches};
 use crate::backend::{BackendUrl, Connected};
 use crate::log;
-use crate::options::{Admin, ServeOptions, StackOptions};
+use crate::options::{Admin, LayerName, ServeOptions, StackOptions};
 use crate::server::Server;
-use crate::stack::{self, gateway};
+use crate::stack::{self, Watch, gateway};
 use crate::upstream::Flaky;
 use crate::{shutdown, traffic};
 
 /// Longer than any request with the default options.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Maximum time for the return of one layer's leases, and for the refunds in progress. A backend nearby needs a few ms.
+/// Maximum time for the return of leases, and for the refunds in progress. A backend nearby needs a few ms.
 const SETTLE: Duration = Duration::from_secs(1);
 
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -59,7 +59,10 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
         backend => backend?,
     };
     let board = Arc::<Board>::default();
-    let watched = matches!(serve.admin, Admin::At(_)).then_some(&board);
+    let watch = match serve.admin {
+        Admin::At(_) => Watch::Page(&board),
+        Admin::Off => Watch::Log,
+    };
     // The counts in a server of the gateway's own end with the gateway.
     let counts_outlive = own_redis.is_none();
     let mut gateway = gateway(
@@ -67,7 +70,7 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
         &serve.layers,
         backend.backend(),
         upstream.clone(),
-        watched,
+        watch,
     )?;
     if serve.bare {
         gateway.app = stack::bare(stack, upstream.clone())?;
@@ -78,7 +81,7 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
         Admin::At(addr) => {
             let switches = Switches {
                 backend: backend_url.name(),
-                fleet: stack.fleet,
+                stack: stack.clone(),
                 bare: serve.bare,
                 limit: gateway.limit,
                 retry: gateway.retry,
@@ -108,10 +111,25 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
         },
     };
     if let Some(per_second) = serve.traffic {
-        let bare = stack::bare(stack, upstream.clone())?.layer(record(&board.bare));
-        let bare = Server::start(ANY_PORT, bare).await?;
-        let gateway = server.addr();
-        tokio::spawn(async move { traffic::send(per_second, gateway, bare.addr()).await });
+        let mut lanes = vec![(stack::bare(stack, upstream.clone())?, &board.bare)];
+        if !serve.bare {
+            let mut layers = serve.layers.clone();
+            layers.retain(|layer| *layer != LayerName::Hedge);
+            let upstream = upstream.clone();
+            let lane = stack::gateway(stack, &layers, backend.backend(), upstream, Watch::Nobody)?;
+            gateway.limits.extend(lane.limits);
+            lanes.push((lane.app, &board.unhedged));
+        }
+        let (mut addrs, mut servers) = (vec![server.addr()], Vec::new());
+        for (app, lane) in lanes {
+            let server = Server::start(ANY_PORT, app.layer(record(lane))).await?;
+            addrs.push(server.addr());
+            servers.push(server);
+        }
+        tokio::spawn(async move {
+            let _servers = servers;
+            traffic::send(per_second, &addrs).await
+        });
     }
     let url = format!("http://{}", server.addr());
     let StackOptions { limit, burst, .. } = stack;
@@ -162,12 +180,18 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
 
 /// Returns leased tokens to the backend, and waits for the refunds in progress. Otherwise both end with the runtime.
 async fn settle(limits: &[RateLimitLayer], backend: &Connected) {
-    for limit in limits {
-        let returned = timeout(SETTLE, limit.return_leases()).await;
-        let returned = returned.map_err(BoxError::from);
-        if let Err(error) = returned.and_then(|returned| Ok(returned?)) {
-            log(&format!("unused leased tokens are lost: {error}"));
+    let returned = async {
+        for limit in limits {
+            if let Err(error) = limit.return_leases().await {
+                log(&format!("unused leased tokens are lost: {error}"));
+            }
         }
+    };
+    if timeout(SETTLE, returned).await.is_err() {
+        let limit = SETTLE.as_secs();
+        log(&format!(
+            "unused leased tokens are lost: no answer from the backend within {limit} s"
+        ));
     }
     if let Err(error) = backend.finish_corrections(SETTLE).await {
         log(&format!("refunds in progress are lost: {error}"));

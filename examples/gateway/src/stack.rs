@@ -38,6 +38,16 @@ pub(crate) struct Gateway {
     pub(crate) hedge: HedgeHandle,
 }
 
+/// The receiver of the layers' events.
+#[derive(Clone, Copy)]
+pub(crate) enum Watch<'a> {
+    Nobody,
+    /// Changes of the circuit are lines on stderr.
+    Log,
+    /// Also counts for the live page and metrics.
+    Page(&'a Arc<Board>),
+}
+
 /// The mode of the rate limit: one layer enforces it, another one counts. At most one of them applies to a request.
 #[derive(Clone, Debug)]
 pub(crate) struct LimitMode(Arc<AtomicU8>);
@@ -67,7 +77,7 @@ pub(crate) fn gateway(
     layers: &[LayerName],
     backend: Arc<dyn Backend>,
     upstream: Authority,
-    board: Option<&Arc<Board>>,
+    watch: Watch<'_>,
 ) -> Result<Gateway, BoxError> {
     let mode = |layer| match layers.contains(&layer) {
         true => Mode::On,
@@ -97,11 +107,14 @@ pub(crate) fn gateway(
                     .map_or(Consistency::Exact, Consistency::Leased),
             )
             .observer(LimitWatch {
-                log: CircuitLog {
+                log: (!matches!(watch, Watch::Nobody)).then_some(CircuitLog {
                     fleet: options.fleet,
-                },
+                }),
                 layer: own_mode,
-                page: board.map(|board| (Arc::clone(board), LimitMetrics::new())),
+                page: match watch {
+                    Watch::Page(board) => Some((Arc::clone(board), LimitMetrics::new())),
+                    _ => None,
+                },
             })
             .exempt(move |_| limit_mode.get() != own_mode);
         match own_mode {
@@ -143,16 +156,16 @@ pub(crate) fn gateway(
     // Innermost: bounds one attempt, so that a stalled attempt leaves time for another.
     let client = TimeoutLayer::new(options.attempt_timeout).layer(client());
     let enforcing = limit(Mode::On)?;
-    let (app, limits, retry, hedge) = match board {
+    let (app, limits, retry, hedge) = match watch {
         // Without a live page the mode of the limit does not change, and nobody scrapes metrics.
-        None => {
+        Watch::Nobody | Watch::Log => {
             let (retry, hedge) = (retry.build()?, hedge.build()?);
             let handles = (retry.handle(), hedge.handle());
             let proxy = Proxy::service(upstream, (retry, hedge).layer(client))?;
             let app = Router::new().fallback_service(enforcing.layer(proxy));
             (app, vec![enforcing], handles.0, handles.1)
         }
-        Some(_) => {
+        Watch::Page(_) => {
             let metrics = MetricsObserver::new();
             let retry = retry.observer(metrics.clone()).build()?;
             let hedge = hedge.observer(metrics).build()?;
@@ -203,7 +216,7 @@ fn client() -> impl Service<
 
 /// The observers of the rate limit. Without a live page there are no counts to keep.
 struct LimitWatch {
-    log: CircuitLog,
+    log: Option<CircuitLog>,
     /// The mode of the observed layer.
     layer: Mode,
     page: Option<(Arc<Board>, LimitMetrics)>,
@@ -211,7 +224,9 @@ struct LimitWatch {
 
 impl Observer for LimitWatch {
     fn on_event(&self, name: &Arc<str>, event: Event<'_>) {
-        self.log.on_event(name, event);
+        if let Some(log) = &self.log {
+            log.on_event(name, event);
+        }
         if let Some((board, metrics)) = &self.page {
             board.on_event(self.layer, event);
             metrics.on_event(name, event);

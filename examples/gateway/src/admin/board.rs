@@ -1,4 +1,4 @@
-//! Counts of the requests, with and without the layers, and of the rate limit's decisions.
+//! Counts of the requests in each lane, and of the rate limit's decisions.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +17,8 @@ use tower_jitter_retry::Mode;
 pub(crate) struct Board {
     /// Requests through the gateway.
     pub(crate) layers: Arc<Lane>,
+    /// Requests of the built-in traffic through the same layers, except the hedge.
+    pub(crate) unhedged: Arc<Lane>,
     /// Requests of the built-in traffic that bypass the layers.
     pub(crate) bare: Arc<Lane>,
     decisions: Mutex<Vec<Decisions>>,

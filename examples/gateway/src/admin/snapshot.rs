@@ -26,7 +26,7 @@ pub(super) async fn publish(
 ) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut layers, mut bare) = (Chart::default(), Chart::default());
+    let (mut layers, mut unhedged, mut bare) = <(Chart, Chart, Chart)>::default();
     let mut before = (0, 0, 0);
     while !sender.is_closed() {
         ticks.tick().await;
@@ -62,6 +62,7 @@ pub(super) async fn publish(
             },
             "extra_load": ratio(extra, layers["forwarded"].as_f64().unwrap_or(0.0)),
             "layers": layers,
+            "unhedged": unhedged.next(&board.unhedged),
             "bare": bare.next(&board.bare),
             "budget": switches.retry.budget().available(),
             "budget_ratio": switches.retry.budget().share(),
@@ -83,7 +84,9 @@ pub(super) async fn publish(
             "faults": switches.faults.as_ref().map(|faults| faults.active()),
             "redis": redis,
             "backend": switches.backend,
-            "fleet": switches.fleet,
+            "fleet": switches.stack.fleet,
+            "limit": { "per_second": switches.stack.limit, "burst": switches.stack.burst },
+            "lease_ms": switches.stack.lease.map(|lease| lease.as_secs_f64() * 1e3),
         });
         before = now;
         sender.send_replace(snapshot.to_string().into());

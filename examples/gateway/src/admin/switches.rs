@@ -11,6 +11,7 @@ use tower_jitter_retry::{Mode, RetryHandle};
 
 use super::Admin;
 use super::guard::SameOrigin;
+use crate::options::StackOptions;
 use crate::redis_server::RedisServer;
 use crate::stack::LimitMode;
 use crate::upstream::{Fault, Faults};
@@ -18,7 +19,7 @@ use crate::upstream::{Fault, Faults};
 /// Everything that the page can change, and what it shows of the options.
 pub(crate) struct Switches {
     pub(crate) backend: &'static str,
-    pub(crate) fleet: u32,
+    pub(crate) stack: StackOptions,
     /// No request passes through the layers.
     pub(crate) bare: bool,
     pub(crate) limit: LimitMode,

@@ -47,6 +47,16 @@ fn value(chart: &str, line: usize) -> String {
     format!("parseFloat(document.querySelectorAll('#{chart} .legend b')[{line}].textContent)")
 }
 
+/// Whether the element shows this text.
+fn text(id: &str, text: &str) -> String {
+    format!("document.querySelector('#{id}').textContent === '{text}'")
+}
+
+/// Whether the table of the fleet shows this share of the limit.
+fn share(text: &str) -> String {
+    format!("document.querySelectorAll('#fleet tr')[3].cells[1].textContent === '{text}'")
+}
+
 /// Whether the table of decisions has a row of this source whose counts fulfil the condition.
 fn decisions(source: &str, condition: &str) -> String {
     format!(
@@ -59,7 +69,7 @@ fn decisions(source: &str, condition: &str) -> String {
 
 /// Starts a gateway with traffic, and opens its page.
 async fn open(args: &[&str]) -> (Gateway, Tab) {
-    let mut gateway = Gateway::with_page(&[&["--traffic", "200"], args].concat());
+    let mut gateway = Gateway::with_page(&[&["--traffic", "130"], args].concat());
     let hint = gateway.hint();
     let url = hint
         .lines()
@@ -73,7 +83,7 @@ async fn open(args: &[&str]) -> (Gateway, Tab) {
 async fn each_fault_of_the_upstream_shows_in_the_requests_without_layers() {
     let args = ["--profile", "tail", "--fleet", "3", "--hedge-per-path"];
     let (_gateway, mut tab) = open(&args).await;
-    let (p99, success) = (value("latency", 3), value("success", 1));
+    let (p99, success) = (value("latency-bare", 2), value("success", 2));
     let fleet = "limits counted in memory, fleet of 3";
     until(
         &mut tab,
@@ -90,11 +100,14 @@ async fn each_fault_of_the_upstream_shows_in_the_requests_without_layers() {
         })()",
     )
     .await;
-    // Hedging cuts the tail, and its switch shows that nothing else does.
-    let hedged = value("latency", 1);
-    until(&mut tab, &format!("{hedged} * 1.3 < {p99}")).await;
+    until(&mut tab, &share("all of it (50.0/s), counted alone")).await;
+    // Hedging cuts the tail, and the lane without hedges and the switch show that nothing else does.
+    let (hedged, unhedged) = (value("latency-layers", 2), value("latency-unhedged", 2));
+    until(&mut tab, &format!("{hedged} * 1.3 < {unhedged}")).await;
+    until(&mut tab, &text("hedging", "with hedging")).await;
     press(&mut tab, "hedge", "off").await;
-    until(&mut tab, &format!("{hedged} > 115")).await;
+    until(&mut tab, &text("hedging", "hedging off")).await;
+    until(&mut tab, &format!("{hedged} > 115 && {unhedged} > 115")).await;
     press(&mut tab, "hedge", "on").await;
     for (fault, effect) in [
         ("slow replica", format!("{p99} > 900")),
@@ -116,8 +129,10 @@ async fn the_page_loads_without_errors_its_charts_move_and_each_switch_has_its_e
     let (_gateway, mut tab) = open(&["--backend", "redis", "--hedge-per-path"]).await;
     // A line of each chart that traffic keeps moving.
     for (chart, line) in [
-        ("latency", 3),
-        ("success", 1),
+        ("latency-layers", 1),
+        ("latency-unhedged", 2),
+        ("latency-bare", 2),
+        ("success", 2),
         ("throughput", 0),
         ("attempts", 1),
         ("budget", 0),
@@ -176,7 +191,7 @@ async fn the_page_loads_without_errors_its_charts_move_and_each_switch_has_its_e
 
     // The line of each chart that the layer moves.
     for (layer, line) in [
-        ("rate limit", value("throughput", 1)),
+        ("rate limit", value("throughput", 3)),
         ("retry", value("attempts", 1)),
         ("hedge", value("attempts", 2)),
     ] {
@@ -193,7 +208,7 @@ async fn the_page_loads_without_errors_its_charts_move_and_each_switch_has_its_e
         &format!(
             "{} === 100 && {} < 98",
             value("success", 0),
-            value("success", 1)
+            value("success", 2)
         ),
     )
     .await;
@@ -201,18 +216,15 @@ async fn the_page_loads_without_errors_its_charts_move_and_each_switch_has_its_e
     press(&mut tab, "upstream", "503s").await;
     until(&mut tab, &format!("{} < 80", value("success", 0))).await;
     press(&mut tab, "rate limit", "on").await;
-    for (action, circuit) in [
-        ("frozen", "open"),
-        ("running", "closed"),
-        ("stopped", "open"),
-        ("running", "closed"),
+    for (action, circuit, part) in [
+        ("frozen", "open", "1/1 of it (50.0/s), decided locally"),
+        ("running", "closed", "what the others leave of 50.0/s"),
+        ("stopped", "open", "1/1 of it (50.0/s), decided locally"),
+        ("running", "closed", "what the others leave of 50.0/s"),
     ] {
         press(&mut tab, "redis", action).await;
-        until(
-            &mut tab,
-            &format!("document.querySelector('#circuit').textContent === '{circuit}'"),
-        )
-        .await;
+        until(&mut tab, &text("circuit", circuit)).await;
+        until(&mut tab, &share(part)).await;
     }
     until(&mut tab, &decisions("Local", "allowed > 0")).await;
     // The gateway's server would outlive a gateway that the test kills.

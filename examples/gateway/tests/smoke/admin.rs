@@ -104,12 +104,13 @@ async fn traffic_moves_the_charts_and_each_layer_can_be_switched_off() {
     let page = Page::open(&[]);
     let state = page
         .until(
-            "both ways have traffic, and the trigger is learned",
+            "all lanes have traffic, and the trigger is learned",
             |state| {
                 number(&state["layers"]["p99"]) > 0.0
+                    && number(&state["unhedged"]["p99"]) > 0.0
                     && number(&state["bare"]["p99"]) > 0.0
                     && number(&state["attempts"]["retries"]) > 0.0
-                    && number(&state["attempts"]["hedges"]) > 0.0
+                    && number(&state["attempts"]["hedge_wins"]) > 0.0
                     && number(&state["triggers"][0]["ms"]) > 0.0
             },
         )
@@ -137,9 +138,10 @@ async fn traffic_moves_the_charts_and_each_layer_can_be_switched_off() {
     })
     .await;
     page.switch(json!({ "limit": "off" })).await;
-    page.until("no request is rejected", |state| {
+    page.until("only the lane with a limit of its own rejects", |state| {
         state["modes"]["limit"] == "off"
             && state["layers"]["rejected"] == 0.0
+            && number(&state["unhedged"]["rejected"]) > 0.0
             && number(&state["layers"]["requests"]) > 0.0
     })
     .await;
@@ -169,12 +171,12 @@ async fn traffic_moves_the_charts_and_each_layer_can_be_switched_off() {
 #[tokio::test]
 async fn the_page_shows_the_effect_of_hedges_on_latency_and_of_retries_on_success() {
     let _alone = MACHINE.write().await;
-    let traffic = ["--traffic", "100", "--limit", "1000", "--burst", "1000"];
+    let traffic = ["--traffic", "70", "--limit", "1000", "--burst", "1000"];
     let page = Page::open_only(&[&traffic[..], &["--profile", "tail"]].concat());
     let p99 = |state: &Value| {
         (
             number(&state["layers"]["p99"]),
-            number(&state["bare"]["p99"]),
+            number(&state["unhedged"]["p99"]),
         )
     };
     page.until("hedges cut the tail", |state| {
@@ -191,15 +193,18 @@ async fn the_page_shows_the_effect_of_hedges_on_latency_and_of_retries_on_succes
     drop(page);
 
     let page = Page::open_only(&traffic);
-    let success = |state: &Value| number(&state["layers"]["success"]);
+    let success = |state: &Value, lane| number(&state[lane]["success"]);
     page.until("retries hide the failures", |state| {
-        success(state) >= 1.0 && number(&state["bare"]["success"]) < 0.98
+        success(state, "layers") >= 1.0
+            && success(state, "unhedged") >= 1.0
+            && success(state, "bare") < 0.98
     })
     .await;
     page.switch(json!({ "retry": "off" })).await;
-    page.until("without retries the failures are back", |state| {
-        success(state) < 0.98
-    })
+    page.until(
+        "only the lane with retries of its own hides them",
+        |state| success(state, "layers") < 0.98 && success(state, "unhedged") >= 1.0,
+    )
     .await;
 }
 
@@ -207,7 +212,7 @@ async fn the_page_shows_the_effect_of_hedges_on_latency_and_of_retries_on_succes
 async fn the_hedge_learns_a_delay_for_each_path_on_request() {
     // Otherwise the wait for a processor would be most of each latency.
     let _alone = MACHINE.write().await;
-    let page = Page::open_only(&["--traffic", "200", "--profile", "tail", "--hedge-per-path"]);
+    let page = Page::open_only(&["--traffic", "130", "--profile", "tail", "--hedge-per-path"]);
     let delay = |state: &Value, key: &str| {
         let triggers = state["triggers"].as_array().unwrap();
         let trigger = triggers.iter().find(|trigger| trigger["key"] == key);
@@ -235,6 +240,8 @@ async fn layers_that_start_off_can_be_switched_on_and_bare_has_no_layers_to_swit
         json!({ "limit": "on", "retry": "off", "hedge": "off" })
     );
     assert_eq!(state["fleet"], 3);
+    assert_eq!(state["limit"], json!({ "per_second": 10, "burst": 10 }));
+    assert_eq!(state["lease_ms"], Value::Null);
     page.switch(json!({ "retry": "on" })).await;
     page.until("the failures are retried", |state| {
         state["modes"]["retry"] == "on" && number(&state["attempts"]["retries"]) > 0.0
@@ -251,6 +258,7 @@ async fn layers_that_start_off_can_be_switched_on_and_bare_has_no_layers_to_swit
         (&state["modes"], &state["circuit"]),
         (&Value::Null, &Value::Null)
     );
+    assert_eq!(state["unhedged"]["requests"], 0.0);
     for layer in ["limit", "retry", "hedge"] {
         let (status, text) = page.post(&page.url, json!({ layer: "on" })).await;
         assert_eq!(status, StatusCode::CONFLICT, "{text}");
