@@ -234,6 +234,38 @@ async fn nothing_is_learned_from_a_request_with_a_delay_of_its_own() {
     assert!(layer.handle().delay().is_some());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_without_hedges_trains_no_trigger_deposits_into_no_ratio_and_is_not_ineligible() {
+    let none = HedgeOverride::disabled();
+    for (mode, own) in [
+        (Mode::On, none),
+        (Mode::On, HedgeOverride::new().max_hedges(0)),
+        (Mode::On, none.deadline(Deadline::NEVER)),
+        (Mode::Shadow, none),
+    ] {
+        let budget = Budget::ratio(1.0).initial(0);
+        let layer = HedgeLayer::builder().percentile(0.9).mode(mode);
+        let layer = layer.budget(budget.clone()).http().build().unwrap();
+        let handle = layer.handle();
+        let service = layer.layer(Probe::always(Answer::OK.after(10)));
+        for _ in 0..1_000 {
+            service.clone().oneshot(get(own)).await.unwrap();
+        }
+        // The method of this request is not hedged either.
+        let post = request(Method::POST, own);
+        service.clone().oneshot(post).await.unwrap();
+        assert_eq!(handle.delay(), None, "{mode:?} {own:?}");
+        assert_eq!(budget.available(), 0, "{mode:?} {own:?}");
+        let counts = handle.counts();
+        assert_eq!((counts.calls, counts.ineligible), (1_001, 0), "{own:?}");
+        for _ in 0..1_000 {
+            service.clone().oneshot(get(())).await.unwrap();
+        }
+        assert!(handle.delay().is_some(), "{mode:?} {own:?}");
+        assert_eq!(budget.available(), 100, "{mode:?} {own:?}");
+    }
+}
+
 /// Each attempt of the retry layer is a race of its own, with the same override.
 #[tokio::test(start_paused = true)]
 async fn below_a_retry_layer_each_attempt_follows_the_hedge_override() {

@@ -41,14 +41,15 @@ where
     fn call(&mut self, mut request: Req) -> Self::Future {
         let settings = self.parts.settings.load();
         let protocol = self.parts.protocol.clone();
-        let mode = settings.config.common.mode();
-        if mode == Mode::On {
+        if settings.config.common.mode() == Mode::On {
             protocol.prepare(&mut request);
         }
         let context = protocol.context(&request);
         let own = protocol.hedge_override(&context);
         let overridden = own.as_ref().map(|own| settings.overridden(own));
         let settings = overridden.as_ref().unwrap_or(settings);
+        // The mode is `Off` if the override allows no hedge.
+        let mode = settings.config.common.mode();
         let deadline = own.and_then(|own| own.deadline);
         let expiry = protocol.expiry(&context);
         let deadline = deadline.unwrap_or(Deadline::NEVER).or_earlier(expiry);
