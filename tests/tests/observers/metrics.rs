@@ -79,11 +79,11 @@ fn every_metric_has_a_type_a_help_text_and_its_labels() {
     assert_eq!(
         lines(&page, "# HELP"),
         BTreeSet::from([
-            "# HELP hedge_attempt_duration_seconds Time from sending an attempt to its response head or error.",
+            "# HELP hedge_attempt_duration_seconds Time from sending an attempt to its end: response head, error, timeout or cancellation.",
             "# HELP hedge_attempts_total Attempts sent.",
             "# HELP hedge_call_duration_seconds Time of a call with all its attempts and delays.",
             "# HELP hedge_skipped_total Hedges that were due and not sent.",
-            "# HELP retry_attempt_duration_seconds Time from sending an attempt to its response head or error.",
+            "# HELP retry_attempt_duration_seconds Time from sending an attempt to its end: response head, error, timeout or cancellation.",
             "# HELP retry_attempts_total Attempts sent.",
             "# HELP retry_call_duration_seconds Time of a call with all its attempts and delays.",
             "# HELP retry_delay_seconds Delay before a retry.",

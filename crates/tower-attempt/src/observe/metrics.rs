@@ -105,7 +105,7 @@ impl MetricsObserver {
 fn describe() {
     for [attempts, attempt, call] in [RETRY, HEDGE] {
         describe_counter!(attempts, Unit::Count, "Attempts sent.");
-        let help = "Time from sending an attempt to its response head or error.";
+        let help = "Time from sending an attempt to its end: response head, error, timeout or cancellation.";
         describe_histogram!(attempt, Unit::Seconds, help);
         let help = "Time of a call with all its attempts and delays.";
         describe_histogram!(call, Unit::Seconds, help);
