@@ -12,7 +12,7 @@ fn class(_: &String) -> &'static str {
 /// Two budgets, two triggers, and settings that a trigger does not use.
 fn contradict(first: &str, second: &str) -> bool {
     const TRIGGERS: [&str; 4] = ["percentile", "fixed", "delays", "fan_out"];
-    const LEARNED: [&str; 4] = ["min_delay", "max_delay", "initial_delay", "window"];
+    const LEARNED: [&str; 5] = ["min_delay", "max_delay", "initial_delay", "window", "key"];
     is_in_both(&BUDGETS, first, second)
         || is_in_both(&TRIGGERS, first, second)
         || (TRIGGERS[1..].contains(&first) && LEARNED.contains(&second))

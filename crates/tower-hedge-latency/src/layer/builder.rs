@@ -204,13 +204,13 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// Returns an error if a setting is out of its range. The error names the setting, its value and its range.
     ///
     /// Returns an error if two settings contradict each other: two triggers, two budgets, or a percentile that the
-    /// budget cannot pay for. `max_hedges`, `min_delay`, `max_delay`, `initial_delay` and `window` are errors with a
-    /// trigger that does not use them. gRPC without any method declared idempotent is an error, too.
+    /// budget cannot pay for. `max_hedges`, `min_delay`, `max_delay`, `initial_delay`, `window` and `key` are errors with
+    /// a trigger that does not use them. gRPC without any method declared idempotent is an error, too.
     pub fn build(self) -> Result<HedgeLayer<P, O, A, L>, BuildError>
     where
         P: Protocol,
     {
-        self.0.settings.validate(&self.0.settings)?;
+        self.0.settings.validate_new()?;
         self.0.protocol.validate_hedging()?;
         Ok(self.finish())
     }

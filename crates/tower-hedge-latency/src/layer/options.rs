@@ -153,7 +153,9 @@ impl<C, K, O, A, L> HedgeLayerBuilder<Generic<C, K>, O, A, L> {
         F: Fn(&Req) -> T,
         T: Hash + Display,
     {
-        HedgeLayerBuilder(self.0.protocol(|protocol| protocol.key(key)))
+        let mut parts = self.0.protocol(|protocol| protocol.key(key));
+        parts.settings.has_key = true;
+        HedgeLayerBuilder(parts)
     }
 }
 
@@ -204,9 +206,10 @@ macro_rules! key {
             /// # }
             /// ```
             pub fn key(
-                self,
+                mut self,
                 key: impl for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
             ) -> Self {
+                self.0.settings.has_key = true;
                 self.rule(|settings| settings.key = Some(Arc::new(key)))
             }
         }

@@ -96,6 +96,37 @@ fn a_wrong_value_is_named_with_its_bound() {
     assert!(HedgeLayer::builder().build().is_ok());
 }
 
+#[test]
+fn a_key_besides_a_trigger_that_learns_nothing_is_an_error() {
+    let class = |request: &u32| *request;
+    let builder = HedgeLayer::builder;
+    for (triggered, setter) in [
+        (fixed(10), "fixed"),
+        (builder().delays([ms(10)]), "delays"),
+        (builder().fan_out(2), "fan_out"),
+    ] {
+        let error = triggered.key(class).build().unwrap_err().to_string();
+        let expected = format!("key is set, but must be unset besides {setter}");
+        assert_eq!(error, expected);
+    }
+    for learned in [builder(), builder().percentile(0.9)] {
+        assert!(learned.key(class).build().is_ok());
+    }
+}
+
+#[test]
+fn a_layer_with_a_key_can_be_retuned_while_its_trigger_is_a_fixed_delay() {
+    let class = |request: &u32| *request;
+    let layer = HedgeLayer::builder().key(class).build().unwrap();
+    let handle = layer.handle();
+    handle.set_fixed(ms(20));
+    let other = HedgeLayer::builder().key(class).build().unwrap();
+    handle.retune(&other).unwrap();
+    assert_eq!(handle.delay(), Some(ms(20)));
+    handle.set_percentile(0.9).unwrap();
+    assert_eq!(handle.quantile(), Some(0.9));
+}
+
 /// The layer would never draw on a second budget, whose setter also decides which layer deposits.
 #[cfg(feature = "http")]
 #[test]
