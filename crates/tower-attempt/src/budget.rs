@@ -111,6 +111,8 @@ impl Budget {
     /// - After a number of failures in a row, at most half of `max_tokens` rounded up, it rejects extra attempts.
     /// - Only successful calls lift this rejection; time does not.
     ///
+    /// A layer records no failure for an attempt that its caller drops or that the call's deadline ends.
+    ///
     /// Source: [gRFC A6], "Throttling Retry Attempts and Hedged RPCs". Its example has 10 tokens and a ratio of 0.1.
     /// The maximum of 1,000 is that in grpc-go.
     ///
@@ -299,6 +301,16 @@ impl Budget {
     fn fresh(&self) -> Self {
         let limited = self.0.as_ref();
         limited.map_or(Self(None), |limited| Self::limited(limited.settings))
+    }
+
+    /// Whether both budgets share their tokens.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        }
     }
 
     fn limited(settings: BudgetSettings) -> Self {

@@ -154,8 +154,14 @@ pub trait Outcomes<Req, Res, E>: Requests<Req> {
         false
     }
 
-    /// Marks this failure, if the protocol has a place for a mark, so that layers above do not retry it.
-    fn give_up(&self, _context: &Self::Context, _outcome: &mut Result<Res, E>) {}
+    /// Whether a mark shows that a layer below has recorded this failure on `budget`.
+    fn is_recorded(&self, _outcome: &Result<Res, E>, _budget: &Budget) -> bool {
+        false
+    }
+
+    /// Marks this failure, if the protocol has a place for a mark, so that layers above do not retry it. The layer has
+    /// recorded its failures on `budget`.
+    fn give_up(&self, _context: &Self::Context, _outcome: &mut Result<Res, E>, _budget: &Budget) {}
 
     /// Attaches `info` to a response in its extensions, if the protocol is HTTP or gRPC.
     fn attach<T: Clone + Send + Sync + 'static>(&self, _outcome: &mut Result<Res, E>, _info: T) {}

@@ -80,8 +80,10 @@ where
                         match elapsed {
                             Poll::Pending => this.call.after(verdict, outcome),
                             // The attempt failed, and the call's deadline has expired as well. The service may have its
-                            // own timer for the same instant. The call handles the timeout and ignores the failure.
+                            // own timer for the same instant. The call records the failure on its budget and handles
+                            // the timeout.
                             Poll::Ready(elapsed) => {
+                                this.call.record_overtaken(verdict, &outcome);
                                 this.call.after_timeout(elapsed, this.limit.answer(elapsed))
                             }
                         }

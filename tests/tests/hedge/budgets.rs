@@ -149,6 +149,25 @@ async fn a_failure_that_a_retry_below_has_recorded_is_not_recorded_again_if_a_he
     assert_eq!(recorded(&throttle), 3);
 }
 
+/// gRFC A6 counts each failed RPC. For the hedge layer, all attempts of the retry layer below are one RPC.
+#[tokio::test(start_paused = true)]
+async fn a_throttle_of_the_hedge_layer_counts_the_attempts_on_which_a_retry_below_gave_up() {
+    for (latency, hedged) in [(0, 1), (15, 2)] {
+        let (above, below) = (
+            Budget::grpc_throttle(100, 0.001),
+            Budget::grpc_throttle(100, 0.001),
+        );
+        let hedge = HedgeLayer::builder().fixed(ms(10)).http();
+        let hedge = hedge.budget(above.clone()).build().unwrap();
+        let retry = RetryLayer::builder().backoff(Backoff::none()).http();
+        let retry = retry.budget(below.clone()).build().unwrap();
+        let stack = hedge.layer(retry.layer(Probe::always(Answer::UNAVAILABLE.after(latency))));
+        stack.oneshot(get("http://a.example")).await.unwrap();
+        let counts = (recorded(&above), recorded(&below));
+        assert_eq!(counts, (hedged, 3 * hedged), "after {latency} ms");
+    }
+}
+
 #[test]
 fn wrong_budgets_are_named_with_their_bound() {
     let builder = HedgeLayer::builder().http();

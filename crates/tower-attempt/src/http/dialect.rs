@@ -316,8 +316,12 @@ where
         context.nested.was_given_up(outcome)
     }
 
-    fn give_up(&self, context: &HttpContext, outcome: &mut Result<Res, E>) {
-        context.nested.give_up(outcome);
+    fn is_recorded(&self, outcome: &Result<Res, E>, budget: &Budget) -> bool {
+        Nested::is_recorded(outcome, budget)
+    }
+
+    fn give_up(&self, context: &HttpContext, outcome: &mut Result<Res, E>, budget: &Budget) {
+        context.nested.give_up(outcome, budget);
     }
 
     fn attach<T: Clone + Send + Sync + 'static>(&self, outcome: &mut Result<Res, E>, info: T) {

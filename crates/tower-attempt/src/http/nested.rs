@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use http::Extensions;
 
 use super::{HttpRequest, HttpResponse};
+use crate::Budget;
 
 /// The marks by which nested retry layers avoid multiplying their attempts.
 ///
 /// - If a layer below gives up on a first attempt's response, the response carries [`Exhausted`], so the layer above
-///   does not retry it.
+///   does not retry it. The mark names the budget that counts the failure, so no layer records it there again.
 /// - Each retry carries [`RetriedAbove`], so a layer below does not retry it.
 /// - An error cannot carry a mark. So a layer below that gives up on a retry's error sets the flag in that retry's
 ///   [`RetriedAbove`]. The layer above reads the flag only if the attempt before also ended with an error. If the flag
@@ -30,9 +31,9 @@ pub(crate) struct Nested {
 #[derive(Clone, Debug, Default)]
 struct RetriedAbove(Arc<AtomicBool>);
 
-/// An extension of a failed response on which a retry layer gave up.
-#[derive(Clone, Copy, Debug)]
-struct Exhausted;
+/// An extension of a failed response on which a retry layer gave up, with the budget of that layer.
+#[derive(Clone, Debug)]
+struct Exhausted(Budget);
 
 impl Nested {
     pub(crate) fn of(extensions: &Extensions) -> Self {
@@ -66,11 +67,26 @@ impl Nested {
         }
     }
 
-    /// Marks a failure that this layer does not retry again, for the layers above.
-    pub(crate) fn give_up<Res: HttpResponse, E>(&self, outcome: &mut Result<Res, E>) {
+    /// Whether a mark shows that a layer below has recorded this failure on `budget`.
+    pub(crate) fn is_recorded<Res: HttpResponse, E>(
+        outcome: &Result<Res, E>,
+        budget: &Budget,
+    ) -> bool {
+        let Ok(response) = outcome else { return false };
+        let mark = response.extensions().get();
+        mark.is_some_and(|Exhausted(recorded)| recorded.is_same(budget))
+    }
+
+    /// Marks a failure that this layer does not retry again, for the layers above. The mark of a layer below stays.
+    pub(crate) fn give_up<Res: HttpResponse, E>(
+        &self,
+        outcome: &mut Result<Res, E>,
+        budget: &Budget,
+    ) {
         match (outcome, &self.above) {
             (Ok(response), None) => {
-                response.extensions_mut().insert(Exhausted);
+                let extensions = response.extensions_mut();
+                extensions.get_or_insert_with(|| Exhausted(budget.clone()));
             }
             (Err(_), Some(above)) => above.0.store(true, Ordering::Relaxed),
             // The response to an extra attempt of the layer above needs no mark: that layer decides alone whether it

@@ -217,9 +217,10 @@ macro_rules! __layer {
             #[doc = concat!("The budget that ", $extras, " draw on, and that a layer above deposits into.")]
             ///
             /// With [`grpc_throttle`](crate::Budget::grpc_throttle) either this layer or the layer above records a
-            /// failed attempt, so it counts once. If this layer is a retry layer, its last retryable failure counts
-            /// twice unless it carries a mark for the layer above. A response carries the mark in its extensions. An
-            /// `Err` and the failures of a generic layer carry none.
+            /// failed attempt, so it counts once. A retry layer that cannot retry a failure leaves it to the layer
+            /// above. The last retryable failure of a retry layer counts twice unless it carries a mark for the layer
+            /// above. A response carries the mark in its extensions. An `Err` and the failures of a generic layer carry
+            /// none.
             ///
             /// # Errors
             ///

@@ -123,9 +123,31 @@ where
             && (protocol.was_given_up(&mut self.context, &outcome)
                 || protocol.is_retried_above(&self.context))
         {
+            self.record_failure(verdict, &outcome, true);
             return Err(self.end(outcome, StopReason::Nested));
         }
         self.decide(verdict, outcome)
+    }
+
+    /// Records an attempt's failure on the budget, unless a layer below has recorded it there. No failure is recorded
+    /// before the free retry.
+    ///
+    /// `is_passed_on` is true if the layer above receives the failure without a mark of this layer. If that layer
+    /// deposits into the budget, it also records the failure.
+    pub(crate) fn record_failure(
+        &self,
+        verdict: Verdict,
+        outcome: &Outcome<S, Req>,
+        is_passed_on: bool,
+    ) {
+        let is_ours = self.settings.deposits || !is_passed_on;
+        let is_free = verdict == Verdict::Unprocessed && self.has_a_free_retry();
+        if verdict.is_failure() && is_ours && !is_free {
+            let budget = self.budget();
+            if !self.protocol.is_recorded(outcome, budget) {
+                budget.record_failure();
+            }
+        }
     }
 
     /// Prepares another attempt and drops the outcome, or ends the call with the outcome.
@@ -136,30 +158,27 @@ where
         verdict: Verdict,
         outcome: Outcome<S, Req>,
     ) -> Result<(), Outcome<S, Req>> {
-        // This layer records its retryable failures, except before the free retry. If a layer above deposits into the
-        // budget, that layer records the other failures.
-        let is_ours = verdict.is_retry() || self.settings.deposits;
-        let is_free = verdict == Verdict::Unprocessed && self.has_a_free_retry();
-        if verdict.is_failure() && is_ours && !is_free {
-            self.budget().record_failure();
-        }
-        let decided = match verdict {
-            Verdict::Retry { reason, hint } => self.prepare_next(Some(reason), hint, &outcome),
-            Verdict::Unprocessed => self.prepare_next(None, None, &outcome),
-            _ => Err(StopReason::Fatal),
+        let request = match verdict.is_retry() {
+            true => self.next_request(),
+            false => Err(StopReason::Fatal),
         };
+        let is_passed_on = match &request {
+            // Shadow mode sends no retry and marks nothing.
+            Ok(request) => request.is_none(),
+            Err(reason) => !self.marks(*reason),
+        };
+        self.record_failure(verdict, &outcome, is_passed_on);
+        let decided = request.and_then(|request| match verdict {
+            Verdict::Retry { reason, hint } => {
+                self.prepare_next(request, Some(reason), hint, &outcome)
+            }
+            _ => self.prepare_next(request, None, None, &outcome),
+        });
         decided.map_err(|reason| self.end(outcome, reason))
     }
 
-    /// Prepares the next attempt after a failure. The `reason` is `None` after a [`Verdict::Unprocessed`].
-    ///
-    /// The withdrawal from the budget is the last check, so a retry that another check rules out takes no token.
-    fn prepare_next(
-        &mut self,
-        reason: Option<RetryReason>,
-        hint: Option<Hint>,
-        outcome: &Outcome<S, Req>,
-    ) -> Result<(), StopReason> {
+    /// Returns the request of the next attempt, or `None` in shadow mode, which sends no further attempt.
+    fn next_request(&mut self) -> Result<Option<Req>, StopReason> {
         let settings = &self.settings;
         let protocol = &self.protocol;
         if settings.mode == Mode::Off {
@@ -172,12 +191,23 @@ where
                 _ => StopReason::Nested,
             });
         }
-        let is_shadow = settings.mode == Mode::Shadow;
-        let request = match is_shadow {
-            true if protocol.may_retry(&self.context) => None,
-            true => return Err(StopReason::NotResendable),
-            false => Some(self.copy().ok_or(StopReason::NotResendable)?),
-        };
+        match settings.mode == Mode::Shadow {
+            true if protocol.may_retry(&self.context) => Ok(None),
+            true => Err(StopReason::NotResendable),
+            false => Ok(Some(self.copy().ok_or(StopReason::NotResendable)?)),
+        }
+    }
+
+    /// Prepares the next attempt after a failure. The `reason` is `None` after a [`Verdict::Unprocessed`].
+    ///
+    /// The withdrawal from the budget is the last check, so a retry that another check rules out takes no token.
+    fn prepare_next(
+        &mut self,
+        request: Option<Req>,
+        reason: Option<RetryReason>,
+        hint: Option<Hint>,
+        outcome: &Outcome<S, Req>,
+    ) -> Result<(), StopReason> {
         let (delay, source) = match reason {
             None if self.has_a_free_retry() => (Duration::ZERO, DelaySource::Unprocessed),
             None => self.delay(RetryReason::Transient, hint, outcome)?,
@@ -198,7 +228,7 @@ where
             attempt: self.attempt,
             delay,
             source,
-            is_shadow,
+            is_shadow: request.is_none(),
         });
         let Some(request) = request else {
             if let Some(permit) = permit {

@@ -1,12 +1,15 @@
 //! Budgets per destination, and gRPC's throttle.
 
-use ::http::Request;
+use ::http::{Request, StatusCode};
 use bytes::Bytes;
 use http_body_util::Full;
-use tower::{Layer, ServiceExt};
-use tower_jitter_retry::{Backoff, Budget, Budgets, RequestHead, RetryLayer};
+use tokio::time::sleep;
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_jitter_retry::{
+    Backoff, Budget, Budgets, Http, Mode, RequestHead, RetryLayer, RetryLayerBuilder, Verdict,
+};
 
-use crate::support::{Answer, Upstream};
+use crate::support::{Answer, Upstream, ms};
 
 type HttpRequest = Request<Full<Bytes>>;
 
@@ -108,4 +111,143 @@ async fn a_throttle_closes_at_half_and_opens_with_successes() {
         layer.layer(good.clone()).oneshot(get("/")).await.unwrap();
     }
     assert_eq!(attempts("/").await, 3);
+}
+
+fn immediate() -> RetryLayerBuilder<Http> {
+    RetryLayer::builder().backoff(Backoff::none()).http()
+}
+
+fn throttle() -> Budget {
+    Budget::grpc_throttle(100, 0.001)
+}
+
+/// The number of failures that a throttle of 100 tokens has recorded.
+fn recorded(throttle: &Budget) -> usize {
+    let more = (0..).find(|_| {
+        let closed = throttle.withdraw().is_none();
+        throttle.record_failure();
+        closed
+    });
+    50 - more.unwrap()
+}
+
+/// gRFC A6 counts each failed RPC once. The layer above receives these failures without a mark.
+#[tokio::test(start_paused = true)]
+async fn a_shared_throttle_counts_a_failure_once_that_only_the_layer_above_may_retry() {
+    for inner in [
+        immediate().mode(Mode::Off),
+        immediate().mode(Mode::Shadow),
+        immediate().max_attempts(1),
+    ] {
+        let (shared, upstream) = (throttle(), Upstream::new([Answer::status(503)]));
+        let outer = immediate().budget(shared.clone()).build().unwrap();
+        let inner = inner.shared_budget(shared.clone()).build().unwrap();
+        let stack = outer.layer(inner.layer(upstream.clone()));
+        stack.oneshot(get("/")).await.unwrap();
+        assert_eq!((upstream.seen().len(), recorded(&shared)), (3, 3));
+    }
+    // A request with `Upgrade` cannot be resent.
+    let (shared, upstream) = (throttle(), Upstream::new([Answer::status(503)]));
+    let outer = immediate().budget(shared.clone()).build().unwrap();
+    let inner = immediate().shared_budget(shared.clone()).build().unwrap();
+    let upgrade = Request::get("/").header("upgrade", "websocket");
+    let upgrade = upgrade.body(Full::default()).unwrap();
+    let stack = outer.layer(inner.layer(upstream.clone()));
+    stack.oneshot(upgrade).await.unwrap();
+    assert_eq!((upstream.seen().len(), recorded(&shared)), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_that_never_retries_does_not_count_what_the_layer_below_has_counted() {
+    for outer in [immediate().mode(Mode::Off), immediate().max_attempts(1)] {
+        let (shared, upstream) = (throttle(), Upstream::new([Answer::status(503)]));
+        let outer = outer.budget(shared.clone()).build().unwrap();
+        let inner = immediate().shared_budget(shared.clone()).build().unwrap();
+        let stack = outer.layer(inner.layer(upstream.clone()));
+        stack.oneshot(get("/")).await.unwrap();
+        assert_eq!((upstream.seen().len(), recorded(&shared)), (3, 3));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_throttle_of_the_layer_above_counts_the_call_on_which_the_layer_below_gave_up() {
+    let (above, below) = (throttle(), throttle());
+    let upstream = Upstream::new([Answer::status(503)]);
+    let outer = immediate().budget(above.clone()).build().unwrap();
+    let inner = immediate().budget(below.clone()).build().unwrap();
+    let stack = outer.layer(inner.layer(upstream.clone()));
+    stack.oneshot(get("/")).await.unwrap();
+    assert_eq!(upstream.seen().len(), 3);
+    assert_eq!((recorded(&above), recorded(&below)), (1, 3));
+}
+
+/// The middle layer shares the budget of the outermost one, and the innermost layer has its own.
+#[tokio::test(start_paused = true)]
+async fn of_three_layers_each_throttle_counts_the_call_once() {
+    let (above, below) = (throttle(), throttle());
+    let upstream = Upstream::new([Answer::status(503)]);
+    let outer = immediate().budget(above.clone()).build().unwrap();
+    let middle = immediate().shared_budget(above.clone()).build().unwrap();
+    let inner = immediate().budget(below.clone()).build().unwrap();
+    let stack = outer.layer(middle.layer(inner.layer(upstream.clone())));
+    stack.oneshot(get("/")).await.unwrap();
+    assert_eq!(upstream.seen().len(), 3);
+    assert_eq!((recorded(&above), recorded(&below)), (1, 3));
+}
+
+/// Only the layer above retries the 404. The layer below leaves the failures of these retries to the layer above.
+#[tokio::test(start_paused = true)]
+async fn a_throttle_of_the_layer_below_counts_failed_retries_of_the_layer_above() {
+    let retries_404 = || {
+        immediate().classify(|outcome| match outcome.status() {
+            Some(StatusCode::NOT_FOUND) => Verdict::transient(),
+            _ => outcome.verdict(),
+        })
+    };
+    for is_shared in [false, true] {
+        let (above, below) = (throttle(), throttle());
+        let upstream = Upstream::new([404, 503].map(Answer::status));
+        let outer = retries_404().budget(above.clone()).build().unwrap();
+        let inner = match is_shared {
+            false => immediate().budget(below.clone()),
+            true => immediate().shared_budget(above.clone()),
+        };
+        let stack = outer.layer(inner.build().unwrap().layer(upstream.clone()));
+        stack.oneshot(get("/")).await.unwrap();
+        assert_eq!(upstream.seen().len(), 3);
+        let expected = if is_shared { 0 } else { 2 };
+        assert_eq!((recorded(&above), recorded(&below)), (3, expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_counts_that_arrives_when_the_deadline_has_just_expired() {
+    let own = throttle();
+    let upstream = Upstream::new([Answer::status(503)]);
+    let slow = upstream.clone();
+    let slow = service_fn(move |request| {
+        let answer = slow.clone().call(request);
+        async move {
+            sleep(ms(100)).await;
+            answer.await
+        }
+    });
+    let layer = immediate().budget(own.clone()).deadline(ms(100));
+    let service = layer.build().unwrap().layer(slow);
+    let error = service.oneshot(get("/")).await.unwrap_err();
+    assert!(error.is::<tower_jitter_retry::Elapsed>(), "{error}");
+    assert_eq!((upstream.seen().len(), recorded(&own)), (1, 1));
+}
+
+/// No attempt has failed: the caller ends it.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_the_deadline_ends_is_no_failure() {
+    let own = throttle();
+    let silent = service_fn(|_: HttpRequest| {
+        std::future::pending::<Result<::http::Response<()>, crate::support::BoxError>>()
+    });
+    let layer = immediate().budget(own.clone()).deadline(ms(100));
+    let service = layer.build().unwrap().layer(silent);
+    assert!(service.oneshot(get("/")).await.is_err());
+    assert_eq!(recorded(&own), 0);
 }

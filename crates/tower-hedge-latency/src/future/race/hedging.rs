@@ -152,9 +152,8 @@ where
     /// Records a failure on the budget, and obeys a hint that demands a wait or forbids further attempts.
     #[cold]
     fn failed(&mut self, attempt: Attempt, verdict: Verdict, outcome: &Outcome<S, Req>) {
-        // A retry layer below that gave up has recorded the failure on its own budget, which is assumed to be the same
-        // budget.
-        if !self.protocol.was_given_up(&mut self.context, outcome) {
+        // A retry layer below that gave up may have recorded the failure on the same budget.
+        if !self.protocol.is_recorded(outcome, self.budget()) {
             // On a shared budget, the layer above records the first attempt's failure if the call ends with that
             // failure.
             match attempt == Attempt::PRIMARY && !self.settings.deposits {
