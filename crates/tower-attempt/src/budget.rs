@@ -26,8 +26,8 @@ use crate::BuildError;
 ///
 /// With three attempts per call, a backend that starts to fail receives up to three times its load, just when it can
 /// handle the least. A budget limits the extra load to a share of the successful calls, plus a number of attempts per
-/// second. With a ratio of 0.2 and no tokens per second, a failing backend receives in the long run at most 1.2 times
-/// its load, not 3 times.
+/// second. With a ratio of 0.2 and no tokens per second, the attempts that take a token add in the long run at most
+/// 20 % to the load, not 200 %.
 ///
 /// Retries without a budget can also keep a backend overloaded after it has recovered. In the
 /// `metastable` simulation of `examples/figures`, a server at 90 % load stops for 10 s. After this outage it recovers
@@ -36,14 +36,14 @@ use crate::BuildError;
 ///
 /// # How it counts
 ///
-/// The budget is a token bucket. An extra attempt takes one token, except an immediate retry after
+/// A budget with a ratio is a token bucket. An extra attempt takes one token, except a call's first retry after
 /// [`Verdict::Unprocessed`](crate::Verdict::Unprocessed). Each [deposit](Self::deposit) adds `ratio` tokens, and each
 /// second adds `per_second` tokens, up to `burst`. In any interval of length t, under any concurrency:
 ///
 /// > spent tokens ≤ `burst` + `per_second` · t + `ratio` · deposits (+ permits already held when the interval began)
 ///
 /// A successful call should deposit once, however many layers it passes. So give the outermost layer the budget with
-/// `.budget(b)`, which deposits and spends. Give inner layers a clone with `.shared_budget(b)`, which only spends.
+/// `.budget(b)`, which deposits and spends. Give inner layers a clone with `.shared_budget(b)`, which never deposits.
 ///
 /// Use [`Budgets`] for several destinations, and [`grpc_throttle`](Self::grpc_throttle) to count as gRPC's own clients
 /// do.
@@ -55,9 +55,9 @@ use crate::BuildError;
 ///
 /// # Cost
 ///
-/// One `AtomicU64`, no lock. An operation is a relaxed load or a compare-and-swap, and reads the clock only if
-/// `per_second` is not 0. A deposit into a full bucket is usually only a load. A withdrawal that takes a token also
-/// clones an `Arc`. Clones share the tokens; a budget changed by a setter has its own tokens.
+/// The tokens are one `AtomicU64`, without a lock. An operation is a relaxed load or a compare-and-swap, and reads the
+/// clock only if `per_second` is not 0. A deposit into a full bucket is usually only a load. A withdrawal that takes a
+/// token also clones an `Arc`. Clones share the tokens; a budget changed by a setter has its own tokens.
 ///
 /// ```
 /// use tower_attempt::Budget;
@@ -97,18 +97,19 @@ impl Budget {
         Self(None)
     }
 
-    /// gRPC's retry throttle (`retryThrottling` in its service config): too many failures stop all extra attempts.
+    /// gRPC's retry throttle (`retryThrottling` in its service config): too many failures stop extra attempts.
     ///
     /// The throttle's count starts at `max_tokens`, from 1 to 1,000. Each [failed attempt](Self::record_failure)
     /// subtracts 1, down to 0. Each [deposit](Self::deposit), one per successful call, adds `token_ratio`, up to
     /// `max_tokens`. The ratio is at least 0.001 and is rounded down to a thousandth. Extra attempts are allowed while
-    /// the count is above half of `max_tokens`. They take no tokens.
+    /// the count is above half of `max_tokens`. They take no tokens. The throttle never rejects a call's first
+    /// retry after [`Verdict::Unprocessed`](crate::Verdict::Unprocessed).
     ///
     /// Use it in clients that must behave as gRPC's own do, with one throttle per server name (see [`Budgets`]).
     /// Otherwise prefer [`ratio`](Self::ratio), because a throttle is a switch and not an allowance:
     ///
     /// - While it allows extra attempts, only the layer's own settings limit their number.
-    /// - After a number of failures in a row, at most half of `max_tokens` rounded up, it rejects extra attempts.
+    /// - It rejects extra attempts after at most `max_tokens / 2` failures in a row, rounded up.
     /// - Only successful calls lift this rejection; time does not.
     ///
     /// A layer records no failure for an attempt that its caller drops or that the call's deadline ends.
@@ -183,6 +184,8 @@ impl Budget {
     ///
     /// # Errors
     ///
+    /// Returns an error in these cases:
+    ///
     /// - `ratio` is not a number from 0 to 10, `per_second` is above 10,000, `burst` is 0, or `initial` is above the
     ///   burst.
     /// - In a throttle, `max_tokens` is not from 1 to 1,000, or `token_ratio` is not a finite number of at least 0.001.
@@ -191,7 +194,7 @@ impl Budget {
         limited.map_or(Ok(()), |limited| limited.settings.validate())
     }
 
-    /// Returns the number of extra attempts per deposit, from 0 to 10.
+    /// Returns the [`ratio`](Self::ratio) of extra attempts per deposit, as it was given.
     ///
     /// Returns `None` for [`unlimited`](Self::unlimited) and [`grpc_throttle`](Self::grpc_throttle), which have no such
     /// ratio.
@@ -225,10 +228,10 @@ impl Budget {
         limited.is_none_or(|limited| limited.settings.may_pay(share))
     }
 
-    /// Adds `ratio` tokens, up to the burst.
+    /// Adds `ratio` tokens, up to the burst. A throttle adds `token_ratio` to its count, up to `max_tokens`.
     ///
-    /// A layer that deposits calls this once for each successful call. If the budget has a ratio, a hedge layer leaves
-    /// out the requests that must not be hedged.
+    /// A layer that deposits calls this once for each successful call. If the budget has a ratio, a hedge layer
+    /// deposits only for requests that may be hedged.
     #[inline]
     pub fn deposit(&self) {
         if let Some(limited) = &self.0 {

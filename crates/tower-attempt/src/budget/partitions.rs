@@ -23,12 +23,14 @@ const PER_SHARD: usize = 8;
 ///
 /// # How it counts
 ///
-/// A key's own budget is called a partition, and has the settings and the initial tokens of the template. The number of
-/// partitions is limited by [`capacity`](Self::capacity). Keys without a partition share one more budget. So all keys
-/// together never have more than `capacity + 1` budgets, however many keys come and go.
+/// A key's own budget is called a partition. A partition has the settings and the initial tokens of the template, the
+/// budget that was given to [`new`](Self::new). The number of partitions is limited by [`capacity`](Self::capacity).
+/// Keys without a partition share one more budget. So at any time, all keys together have at most `capacity + 1`
+/// budgets.
 ///
-/// If the table is full, a new key searches a small part of the table. It evicts the partitions there that no call is
-/// using (no clone or permit exists), and that meet one of these conditions:
+/// If the table is full, the look-up of a key without a partition searches a small part of the table. The look-up
+/// evicts the partitions there that no call is using (no clone or permit exists), and that meet one of these
+/// conditions:
 ///
 /// - The partition is full, or in its initial state. If [`Budget::initial`] is below the burst, an evicted destination
 ///   starts with its initial tokens again and loses the tokens that it had saved.
@@ -37,7 +39,7 @@ const PER_SHARD: usize = 8;
 ///   a destination that has gone away could keep its partition forever: with `per_second(0)`, and in a
 ///   [throttle](Budget::grpc_throttle), a partition refills only through calls.
 ///
-/// If a new key evicts no partition, it uses the shared budget.
+/// If the look-up evicts a partition, the key gets a partition of its own. Otherwise the key uses the shared budget.
 ///
 /// The table stores the 64-bit SipHash of a key with a random seed, and not the key. So hostile keys take at most the
 /// memory of the capacity, and an attacker cannot make keys collide. Two keys with the same hash share a partition;
@@ -54,10 +56,11 @@ const PER_SHARD: usize = 8;
 /// For a key with a partition: a SipHash of the key, a load of an `arc_swap`, a search of on average at most eight
 /// hashes, and the clone of an `Arc`. No lock is taken, unless another thread is changing this part of the table.
 ///
-/// For any other key: also a short lock, and up to a few allocations. If the table is full, the new key also searches
-/// on average at most eight partitions.
+/// For any other key: also a short lock, and up to a few allocations. If the table is full, the look-up also searches
+/// on average at most eight partitions for one to evict.
 ///
-/// A partition in use takes about 170 bytes. Clones share the partitions; a setter returns a table of its own.
+/// A partition in use takes about 170 bytes. Clones share the partitions; [`capacity`](Self::capacity) returns an empty
+/// table.
 ///
 /// ```
 /// use tower_attempt::{Budget, Budgets};
@@ -115,7 +118,7 @@ impl Budgets {
 
     /// Maximum number of partitions, from 1 to 1,048,576. The budget that the remaining keys share is not counted.
     ///
-    /// Set the capacity above the number of destinations. If more destinations are in use, calls evict each other's
+    /// Set the capacity above the number of destinations. If more destinations are in use, they evict each other's
     /// partitions or share one budget. Each eviction costs a lock and a few allocations.
     ///
     /// # Default

@@ -3,11 +3,13 @@ use std::sync::Arc;
 
 use super::limited::LimitedBudget;
 
-/// A token taken from a [`Budget`](crate::Budget). When dropped it returns to the budget, unless it was
-/// [spent](Self::spend).
+/// The permission to send one extra attempt, with the token that [`Budget::withdraw`](crate::Budget::withdraw) took.
 ///
-/// A permit is owned and may be kept across an `await`. If a call panics or is cancelled before it spends its permit,
-/// it takes nothing from the budget.
+/// A permit that is dropped without being [spent](Self::spend) returns its token to the budget. The permit of an
+/// unlimited budget or of a throttle holds no token.
+///
+/// A permit is owned and may be kept across an `await`. A call that panics or is cancelled before it spends its permit
+/// takes nothing from the budget.
 #[must_use = "an unspent permit gives its token back when dropped"]
 pub struct Permit(pub(super) Option<Arc<LimitedBudget>>);
 
