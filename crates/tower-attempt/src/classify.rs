@@ -92,7 +92,7 @@ pub trait RequestRule<Req> {
 
 /// Classifies outcomes.
 ///
-/// Closures can do the same: see `retry_if` and `classify_fn` of a layer's builder.
+/// A closure can classify outcomes, too: see `retry_if` and `classify_fn` of a layer's builder.
 ///
 /// ```
 /// use tower_attempt::{Attempt, Classify, RequestRule, Verdict};
@@ -143,7 +143,8 @@ pub trait Classify<Req, Res, E>: RequestRule<Req> {
         outcome: &Result<Res, E>,
     ) -> Verdict;
 
-    /// Classifies an attempt that exceeded the layer's timeout. If no retry is scheduled, the caller receives `answer`.
+    /// Classifies an attempt that exceeded the `attempt_timeout` of a retry layer, or of the request's
+    /// [`RetryOverride`]. If no retry is scheduled, the caller receives `answer`.
     ///
     /// # Default
     ///
@@ -157,10 +158,12 @@ pub trait Classify<Req, Res, E>: RequestRule<Req> {
         self.classify(context, attempt, answer)
     }
 
-    /// Returns the delay after this outcome, before the retry with the number `retry`, counted from 1.
+    /// Returns the delay after this outcome, before the retry with the number `retry`, counted from 1. Only a retry
+    /// layer calls this method.
     ///
-    /// A minimum delay that the verdict names remains a lower bound. An immediate retry after [`Verdict::Unprocessed`]
-    /// has no number. After a [`Hint::Exactly`], the numbers start from 1 again.
+    /// A minimum delay that the verdict names remains a lower bound. A call's first retry after
+    /// [`Verdict::Unprocessed`] is immediate and has no number. A retry after a [`Hint::Exactly`] has no number, and
+    /// the numbers of later retries start from 1 again.
     ///
     /// # Default
     ///

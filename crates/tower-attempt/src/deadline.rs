@@ -8,8 +8,8 @@ use tokio::time::Instant;
 /// No extra attempt is scheduled for this instant or later. If a retry would start that late, the caller receives the
 /// failure immediately.
 ///
-/// A deadline alone ends neither an attempt in flight nor a retry's wait for the service to become ready. Use a timeout
-/// for that.
+/// A retry layer with an `attempt_timeout`, a `deadline` or an `on_timeout` also ends the call at this instant. Any
+/// other layer ends neither an attempt in flight nor a retry's wait for the service to become ready.
 ///
 /// ```
 /// use std::time::Duration;
@@ -26,7 +26,8 @@ use tokio::time::Instant;
 pub struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// No deadline, even in a layer that sets one.
+    /// No deadline. In a [`RetryOverride`](crate::RetryOverride), `NEVER` lifts the layer's `retry_until` and
+    /// `deadline`, but not a `grpc-timeout`.
     pub const NEVER: Self = Self(None);
 
     /// A deadline at this instant.
@@ -41,7 +42,7 @@ impl Deadline {
         Self(Instant::now().checked_add(duration))
     }
 
-    /// Returns the earlier of this deadline and `other`.
+    /// Returns the earlier of this deadline and `other`. `None` is no deadline.
     #[must_use]
     pub fn or_earlier(self, other: Option<Self>) -> Self {
         match (self.0, other) {

@@ -20,9 +20,9 @@ type InnerError = fn(&dyn Any) -> Option<&dyn Any>;
 
 /// An error type that wraps errors of other types without a box.
 ///
-/// The layers recognise known errors directly, and in a `Box<dyn Error + Send>` or `Box<dyn Error + Send + Sync>`. They
-/// also search the sources of such errors. They look into an unboxed error of an unknown type only if that type is
-/// [registered](Self::register).
+/// The layers recognise known errors, such as [`Rejected`] and `std::io::Error`, directly, and in a
+/// `Box<dyn Error + Send>` or `Box<dyn Error + Send + Sync>`. They also search the sources of these errors. They look
+/// into an error of any other type only if that type is [registered](Self::register).
 ///
 /// ```
 /// use std::any::Any;
@@ -51,7 +51,7 @@ pub trait WrapsError: 'static {
     /// Returns the wrapped error. The layers recognise it if it is boxed, of a known type, or of a registered type.
     fn wrapped(&self) -> &dyn Any;
 
-    /// Registers this type, so that all layers of the process look into its unboxed errors.
+    /// Registers this type, so that all layers of the process look into unboxed errors of this type.
     ///
     /// Call it before a service returns such an error.
     ///
@@ -124,9 +124,11 @@ fn source<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stat
 impl Rejected {
     /// Returns the first rejection among an error and its sources.
     ///
-    /// Recognises this type, and by their texts the rejections of tower's `LoadShed` and `Buffer` and of the layers of
-    /// tower-resilience 0.14. Returns `None` for an unboxed error of an unknown type that is not
-    /// [registered](crate::WrapsError::register).
+    /// Recognises this type, and by their texts the rejections of tower's `LoadShed` and of a `Buffer` whose worker has
+    /// ended. Also recognises by their texts the rejections of tower-resilience 0.14's rate limiter, circuit breaker,
+    /// bulkhead and outlier detection. An error of another type with such a text counts as a rejection, too.
+    ///
+    /// Returns `None` for an unboxed error of an unknown type that is not [registered](crate::WrapsError::register).
     pub fn find<E: 'static>(error: &E) -> Option<Self> {
         chain(error).find_map(Self::of_one)
     }

@@ -26,7 +26,7 @@ pub struct Generic<C = EveryError, K = OneClass> {
 }
 
 impl<C, K> Generic<C, K> {
-    /// Classifies outcomes with `rule`.
+    /// Decides with `rule` which requests may be resent, and classifies their outcomes.
     #[must_use]
     pub fn rule<R>(self, rule: R) -> Generic<R, K> {
         let key = self.key;

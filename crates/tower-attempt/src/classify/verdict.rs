@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// The meaning of an attempt's outcome for a retry.
+/// The meaning of an attempt's outcome for retries and hedges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -15,8 +15,10 @@ pub enum Verdict {
         /// A hint about a retry, usually from the server.
         hint: Option<Hint>,
     },
-    /// A retryable failure of a request that is not safe to resend. The protocols HTTP and gRPC return this verdict in
-    /// place of [`Retry`](Self::Retry) or [`Unprocessed`](Self::Unprocessed).
+    /// A retryable failure after which the request is not safe to resend.
+    ///
+    /// Over HTTP and gRPC, such a failure has this verdict in place of [`Retry`](Self::Retry) or
+    /// [`Unprocessed`](Self::Unprocessed). Only a `Retry` with [`Hint::Never`] stays a `Retry`.
     Unsafe,
     /// A failure with proof that the server did not process the request, so that any request is safe to resend.
     ///
@@ -31,11 +33,11 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hint {
-    /// Minimum delay, such as from HTTP's `Retry-After` or a local rejection. It is a floor for the backoff.
+    /// Minimum delay, such as from HTTP's `Retry-After` or a local rejection. The delay is a floor for the backoff.
     AtLeast(Duration),
-    /// Exact delay, such as from gRPC's pushback. It replaces the backoff, which then restarts.
+    /// Exact delay, such as from gRPC's pushback. The delay replaces the backoff, which then restarts.
     Exactly(Duration),
-    /// No retry at all, such as from a negative or malformed pushback of gRPC.
+    /// Forbids further attempts, as a negative or malformed pushback of gRPC does.
     Never,
 }
 
