@@ -25,18 +25,19 @@ const INADEQUATE_SECURITY: u32 = 0xc;
 
 const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
 
-/// The protocol gRPC, as in gRFC A6.
+/// The protocol gRPC, with the pushback and the header fields of gRFC A6.
 ///
 /// The standard rules give each outcome a [`Verdict`]:
 ///
 /// | outcome | method declared idempotent | any other method |
 /// |---|---|---|
-/// | UNAVAILABLE or RESOURCE_EXHAUSTED with a valid `grpc-retry-pushback-ms` | transient, throttled | the same |
+/// | UNAVAILABLE with a valid `grpc-retry-pushback-ms` | transient | transient |
+/// | RESOURCE_EXHAUSTED with a valid `grpc-retry-pushback-ms` | throttled | throttled |
 /// | proof that the server did not process the call: REFUSED_STREAM, GOAWAY without an error, a stale pooled connection | unprocessed | unprocessed |
 /// | no connection could be made | not sent | not sent |
 /// | a layer of this process [rejected](crate::Rejected) the call | not sent, with its wait as the hint; without a wait fatal, or for a hedge transient | the same |
 /// | any status except OK with a negative or malformed `grpc-retry-pushback-ms` | transient, with [`Hint::Never`] | the same |
-/// | UNAVAILABLE | transient | unsafe |
+/// | UNAVAILABLE without `grpc-retry-pushback-ms` | transient | unsafe |
 /// | a connection that broke before the response | transient | unsafe |
 /// | a timeout of the attempt | timeout | unsafe |
 /// | the call's own body failed | fatal; for a hedge transient | the same |
@@ -47,22 +48,23 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 /// UNAVAILABLE (gRPC's HTTP mapping). Errors are recognised with the feature of the client, as listed in
 /// [`Http`](crate::Http).
 ///
-/// `grpc-retry-pushback-ms` is the exact delay before the next attempt, and the backoff restarts. A negative or
-/// malformed value forbids further attempts.
+/// If a call is retried, a valid `grpc-retry-pushback-ms` is the exact delay before the retry, and the backoff
+/// restarts. A negative or malformed value forbids further attempts. In both cases, a wait in the verdict of a
+/// `classify` rule takes precedence.
 ///
 /// # Safe to resend
 ///
 /// gRPC does not define which methods are idempotent. Declare them with a layer's `idempotent_methods` and
 /// `idempotent_if`, as a service config does for gRPC's own libraries. A hedge layer hedges only calls of such methods.
 /// A user's rule about outcomes may change a verdict, but never makes an unsafe resend safe. A safe resend needs an
-/// idempotent method, proof that the server did not process the call, or a pushback.
+/// idempotent method, proof that the server did not process the call, or a valid pushback with an error status.
 ///
 /// # Header fields
 ///
-/// Extra attempts carry the remaining time of a `grpc-timeout`. They also carry `grpc-previous-rpc-attempts`, unless
-/// the server processed none of the earlier attempts. No extra attempt is scheduled for the end of the
-/// `grpc-timeout` or later. A `grpc-timeout` can only shorten the layer's limits. The deadline of a
-/// [`RetryOverride`](crate::RetryOverride) replaces the layer's `retry_until` and `deadline`.
+/// Extra attempts carry the remaining time of a `grpc-timeout`. A hedge also carries `grpc-previous-rpc-attempts`. So
+/// does a retry, unless the server is known to have processed none of the earlier attempts. No extra attempt is
+/// scheduled for the end of the `grpc-timeout` or later. A `grpc-timeout` can only shorten the layer's limits. The
+/// deadline of a [`RetryOverride`](crate::RetryOverride) replaces the layer's `retry_until` and `deadline`.
 #[derive(Clone, Debug, Default)]
 pub struct Grpc(Option<Arc<ProtocolSettings<Option<GrpcCode>>>>);
 
@@ -70,10 +72,11 @@ pub struct Grpc(Option<Arc<ProtocolSettings<Option<GrpcCode>>>>);
 pub type GrpcOutcome<'a> = OutcomeView<'a, Option<GrpcCode>>;
 
 impl GrpcOutcome<'_> {
-    /// Returns the status of the server, or the status that represents a timeout or an error of the connection.
+    /// Returns the status of the server, or the status that represents a bare HTTP status, a timeout or an error of the
+    /// connection.
     ///
     /// Returns `None` for any other error, and for a response whose status follows its body. After a timeout, a
-    /// `backoff_by` rule gets the code of the outcome that `on_timeout` created.
+    /// `backoff_by` rule gets the code of the outcome that `on_timeout` created, by default DEADLINE_EXCEEDED.
     #[must_use]
     pub fn code(&self) -> Option<GrpcCode> {
         self.code

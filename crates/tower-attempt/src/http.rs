@@ -50,10 +50,11 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 ///
 /// | outcome | idempotent request | other request |
 /// |---|---|---|
-/// | 429 | throttled | throttled |
+/// | 429 | throttled | throttled, by default |
 /// | 503 with a `Retry-After` above 0 | throttled | unsafe |
 /// | 408, 504 | timeout | unsafe |
 /// | 425, 500, 502, 503 | transient | unsafe |
+/// | another status in the layer's `retry_statuses` | transient | unsafe |
 /// | other 5xx | fatal | fatal |
 /// | any other status | success | success |
 /// | proof that the server did not process the request: REFUSED_STREAM, GOAWAY without an error, a stale pooled connection | unprocessed | unprocessed |
@@ -68,18 +69,18 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 ///
 /// These requests are idempotent: GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 §9.2.2), QUERY
 /// (draft-ietf-httpbis-safe-method-w-body), any request with an `Idempotency-Key` that is not empty, and the requests
-/// that a layer's `idempotent_if` declares idempotent. By default a 429 is retried for every method, because most
-/// servers send 429 before they process a request. CONNECT and requests with `Upgrade` are sent once.
+/// that a layer's `idempotent_if` or `hedge_unsafe_if` selects. By default a 429 is retried for every method, because
+/// most servers send 429 before they process a request. CONNECT and requests with `Upgrade` are sent once.
 ///
 /// A user's rule about outcomes may change a verdict, but never makes an unsafe resend safe. A safe resend needs an
-/// idempotent request, proof that the server did not process the request, or a 429.
+/// idempotent request, proof that the server did not process the request, or by default a 429.
 ///
 /// # Safe to hedge
 ///
-/// A hedge layer hedges safe methods (GET, HEAD, OPTIONS, TRACE, QUERY), and the requests that its `hedge_unsafe_if`
-/// allows. A PUT or DELETE is safe to resend but not safe to hedge. The second of two DELETEs may return 404 and win,
-/// and a cancelled PUT may arrive after the caller's next PUT. A hedge is not hedged again. Layers and servers
-/// recognise a hedge by the field `x-hedge-attempt`, and layers also by the [`Attempt`] in its extensions.
+/// A hedge layer hedges only safe methods (GET, HEAD, OPTIONS, TRACE, QUERY) and the requests that its
+/// `hedge_unsafe_if` allows. A PUT or DELETE is safe to resend but not safe to hedge. The second of two DELETEs may
+/// return 404 and win, and a cancelled PUT may arrive after the caller's next PUT. A hedge is not hedged again. Layers
+/// and servers recognise a hedge by the field `x-hedge-attempt`, and layers also by the [`Attempt`] in its extensions.
 ///
 /// # Hints
 ///
