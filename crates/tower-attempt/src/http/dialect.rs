@@ -17,7 +17,7 @@ const REPLAY_LIMIT: usize = 64 * 1024;
 
 /// A protocol that uses HTTP messages: [`Http`](crate::Http) itself, or [`Grpc`](crate::Grpc).
 pub trait Dialect: Protocol + Clone + Default + 'static {
-    /// The part of an [`OutcomeView`](crate::OutcomeView) that exists only in this dialect.
+    /// The protocol's own status code in an [`OutcomeView`](crate::OutcomeView): `()` for HTTP.
     type Code: Copy + Default + std::fmt::Debug;
 
     #[doc(hidden)]
@@ -26,7 +26,7 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
     #[doc(hidden)]
     fn settings_mut(&mut self) -> &mut Option<Arc<ProtocolSettings<Self::Code>>>;
 
-    /// Changes a setting.
+    /// Changes the settings with `set`.
     #[must_use]
     fn with(mut self, set: impl FnOnce(&mut ProtocolSettings<Self::Code>)) -> Self {
         set(Arc::make_mut(self.settings_mut().get_or_insert_default()));

@@ -3,8 +3,8 @@ use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode, Uri};
 
 use super::RequestHead;
 
-/// The parts of a request that the rules read. Implemented for `http::Request`, and with a feature for
-/// `reqwest::Request`.
+/// The parts of a request that the protocols read and mark. Implemented for `http::Request`, and with the feature
+/// `reqwest-013` for `reqwest::Request`.
 pub trait HttpRequest {
     /// Returns the method.
     fn method(&self) -> &Method;
@@ -45,8 +45,8 @@ impl UrlHash {
     }
 }
 
-/// The parts of a response that the rules read and mark. Implemented for `http::Response`, and with a feature for
-/// `reqwest::Response`.
+/// The parts of a response that the protocols read and mark. Implemented for `http::Response`, and with the feature
+/// `reqwest-013` for `reqwest::Response`.
 pub trait HttpResponse {
     /// Returns the status.
     fn status(&self) -> StatusCode;

@@ -20,8 +20,11 @@ pub struct Classified<C> {
 /// A borrowed view of an HTTP attempt's outcome, for rules.
 pub type HttpOutcome<'a> = OutcomeView<'a, ()>;
 
-/// A borrowed view of an attempt's outcome. Rules receive it as [`HttpOutcome`], which has the method, the status and
-/// the header fields, or as `GrpcOutcome`, which has a `code`.
+/// A borrowed view of an attempt's outcome, for the `classify` rule of a layer and the `backoff_by` rule of a retry
+/// layer.
+///
+/// The rules receive the view as [`HttpOutcome`], which has the method, the status and the header fields, or as
+/// `GrpcOutcome`, which has a `code`.
 #[derive(Clone, Copy)]
 pub struct OutcomeView<'a, C> {
     pub(super) request: &'a (Method, Uri),
@@ -41,7 +44,7 @@ impl<'a, C> OutcomeView<'a, C> {
     }
 
     /// Returns the authority of the request's URI: the host, with the user information and the port if the URI has
-    /// them.
+    /// them. Returns `None` if the URI has no authority.
     #[must_use]
     pub fn authority(&self) -> Option<&'a str> {
         self.request.1.authority().map(Authority::as_str)
@@ -60,7 +63,8 @@ impl<'a, C> OutcomeView<'a, C> {
         self.attempt
     }
 
-    /// Returns the error of the service or of a timeout; `None` if there is a response.
+    /// Returns the error of the service or of a timeout. Returns `None` if there is a response, which a timeout may
+    /// also create.
     ///
     /// Use `downcast_ref` with the service's own error type. For example, behind `tower::timeout` that type is
     /// `tower::BoxError`, and not the type of the error inside.
@@ -70,6 +74,9 @@ impl<'a, C> OutcomeView<'a, C> {
     }
 
     /// Returns the verdict of the standard rules, which describes the outcome and not whether a resend is safe.
+    ///
+    /// After a timeout, a `classify` rule gets [`Verdict::timeout`]. A `backoff_by` rule gets the standard verdict on
+    /// the response or error that the timeout created.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.verdict

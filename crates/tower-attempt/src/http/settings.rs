@@ -19,29 +19,30 @@ type BackoffRule<C> = Arc<dyn Fn(u32, OutcomeView<'_, C>) -> Option<Duration> + 
 /// The settings of [`Http`](crate::Http) or [`Grpc`](crate::Grpc) that differ from the default.
 #[derive(Clone, Default)]
 pub struct ProtocolSettings<C> {
-    /// Maximum number of bytes to record of a streaming body.
+    /// Maximum number of bytes to record of a streaming body; `None` means 64 KiB.
     pub replay_limit: Option<usize>,
     /// The rule that can replace the verdict of the standard rules. It receives that verdict.
     pub classify: Option<ClassifyRule<C>>,
     /// The rule that chooses the delay before a retry. The rule receives the retry's number, counted from 1.
     pub backoff: Option<BackoffRule<C>>,
-    /// Further requests that are idempotent, in addition to the protocol's own.
+    /// Declares further requests idempotent, in addition to the requests that the protocol calls idempotent.
     pub idempotent_if: Option<Predicate>,
     /// Restricts the requests that may be hedged.
     pub hedge_if: Option<Predicate>,
-    /// Further requests that may be hedged, in addition to the protocol's own.
+    /// Allows hedges of further requests, in addition to the requests that the protocol hedges. The selected requests
+    /// also count as idempotent.
     pub hedge_unsafe_if: Option<Predicate>,
     /// Names the class of a request. A hedge layer learns the latencies of each class separately.
     pub key: Option<KeyFn>,
-    /// The budgets of extra attempts, and the key of a request's budget.
+    /// The budgets of extra attempts, and the rule that names the key of a request's budget.
     pub budgets: Option<(Budgets, KeyFn)>,
-    /// Statuses to retry in addition to the default ones.
+    /// HTTP statuses to retry for idempotent requests, in addition to the default ones.
     pub retry_statuses: Vec<StatusCode>,
     /// Whether a 429 is retried only if the request is idempotent.
     pub retry_429_for_idempotent_only: bool,
     /// Whether the client below follows no redirects.
     pub no_redirects: bool,
-    /// Generates an `Idempotency-Key` for each request that needs one.
+    /// Generates an `Idempotency-Key` for each HTTP request that has no key and no idempotent method, except CONNECT.
     pub generate_key: Option<Arc<dyn Fn() -> HeaderValue + Send + Sync>>,
     idempotent_methods: Option<Vec<String>>,
 }
