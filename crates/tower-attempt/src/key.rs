@@ -1,9 +1,11 @@
 use std::fmt::Display;
 use std::hash::Hash;
 
-/// Finds the table entry of a request's class. The key of the entry identifies the class.
+/// Finds the table entry of a request's class: a group of requests whose latencies a hedge layer learns separately. The
+/// key of the entry identifies the class.
 pub trait ClassOf<Req> {
-    /// Returns the entry of the request's class. `None` means that the request has no entry of its own.
+    /// Returns the entry of the request's class. `None` means that the request has no key, or that the table has no
+    /// room for the key.
     fn find<T: PerKey>(&self, request: &Req, table: &T) -> Option<T::Found>;
 }
 
@@ -12,7 +14,7 @@ pub trait PerKey {
     /// The type of an entry.
     type Found;
 
-    /// Returns the entry of `key`, which may be new; `None` if the table has no room for it.
+    /// Returns the entry of `key`, which may be new; `None` if the table has no room for a new entry.
     fn of<K: Hash + Display + ?Sized>(&self, key: &K) -> Option<Self::Found>;
 }
 
@@ -20,7 +22,7 @@ pub trait PerKey {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OneClass;
 
-/// Takes the class of each request from a closure.
+/// Takes the key of each request's class from a closure.
 #[derive(Clone, Copy, Debug)]
 pub struct ByKey<F>(pub F);
 

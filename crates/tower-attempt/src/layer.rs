@@ -23,7 +23,8 @@ pub enum Mode {
     ///
     /// A retry layer counts at most one retry per call. It takes tokens from its budget for these retries, so give the
     /// layer a budget of its own. A retry layer's time limits hold. A hedge layer checks neither its budget nor the
-    /// readiness of the service. It keeps learning latencies.
+    /// readiness of the service. It keeps learning latencies. It does not count the hedges that only `hedge_on_failure`
+    /// would send.
     Shadow,
     /// Sends no extra attempt, copies and changes no request, and learns nothing.
     ///
