@@ -74,7 +74,7 @@ macro_rules! __layer {
         }
 
         impl<P, O, $($x),+> $layer<P, O, $($x),+> {
-            /// Returns a handle that watches the layer, and changes it while it is in use.
+            /// Returns a handle that watches the layer, and can change its settings while the layer is in use.
             #[must_use]
             pub fn handle(&self) -> $handle {
                 $handle(self.0.settings.clone())
@@ -88,8 +88,8 @@ macro_rules! __layer {
                 self.0.load().counters.read()
             }
 
-            /// Returns a clone of the layer's budget, which shares its tokens. With
-            #[doc = concat!("[`budget_by`](", stringify!($builder), "::budget_by) or `shared_budget_by` it is the budget of")]
+            /// Returns a clone of the layer's budget. The clone and the layer's budget share their tokens. With
+            #[doc = concat!("[`budget_by`](", stringify!($builder), "::budget_by) or `shared_budget_by`, returns the budget of")]
             /// requests without a key.
             #[must_use]
             pub fn budget(&self) -> $crate::Budget {
@@ -109,9 +109,11 @@ macro_rules! __layer {
                 let _ = self.change(|given| given.common.mode = Some(mode));
             }
 
-            /// Sets the budget. The same layer deposits into it as before: this layer, or a layer above if this layer
-            /// was
-            #[doc = concat!("built with [`shared_budget`](", stringify!($builder), "::shared_budget).")]
+            /// Sets the budget. If this layer deposited into the former budget, it deposits into the new budget, too.
+            ///
+            /// If a layer above deposited into the former budget, this layer still deposits nothing. Give the layer
+            /// above a clone of the new budget, too. See
+            #[doc = concat!("[`shared_budget`](", stringify!($builder), "::shared_budget).")]
             ///
             /// # Errors
             ///
@@ -126,13 +128,14 @@ macro_rules! __layer {
             /// Applies the settings that were given to `layer`. Other settings stay.
             ///
             /// Every service of this handle's layer follows from its next call on. Calls in flight end with the
-            /// settings that they began with. If `layer` was given a single budget, both layers share it. Name, rules
-            /// and budgets by key stay, and so do counts and learned latencies. The parts of the layer's type also
-            /// stay, such as protocol and observer.
+            /// settings that they began with. If `layer` was given a single budget, both layers share it.
+            ///
+            /// Name, budgets by key, counts and learned latencies stay. The parts of the layer's type also stay, such
+            /// as the observer, and the protocol with its rules and settings, such as `replay_limit`.
             ///
             /// # Errors
             ///
-            /// Returns an error and changes nothing if a setting of `layer` contradicts a setting that stays.
+            /// Returns an error and changes nothing if a setting of `layer` contradicts a setting or a part that stays.
             pub fn retune<P, O, $($x),+>(&self, layer: &$layer<P, O, $($x),+>) -> Result<(), $crate::BuildError> {
                 let given = &layer.0.settings.load().config;
                 self.0.change(|settings| settings.changed(given))
@@ -258,12 +261,13 @@ macro_rules! __layer {
             /// Makes an outcome retryable if a closure returns `true` for it.
             ///
             /// A retry layer may send another attempt after such an outcome. In a hedge layer, such an outcome does not
-            /// win while another attempt is in flight. A rejection by a layer below that names no wait is not retried.
+            /// win while another attempt is in flight. If a layer below rejects the first attempt or a retry without
+            /// naming a wait, the outcome is not retryable.
             ///
             /// # Default
             ///
-            /// Every `Err` is retryable, and so is a timeout. No `Ok` of the service is. With this setting, the closure
-            /// decides on the outcome of a timeout, too.
+            /// Every `Err` is retryable, and so is a timeout of an attempt. No `Ok` of the service is. With this
+            /// setting, the closure also decides on the outcome of such a timeout.
             ///
             /// ```
             #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
@@ -288,8 +292,9 @@ macro_rules! __layer {
                 self.classify_with($crate::RetryIf(retry))
             }
 
-            /// Classifies outcomes with a closure: for verdicts other than "retryable" and "not retryable", such as
-            /// [`Verdict::throttled`](crate::Verdict::throttled).
+            /// Classifies outcomes with a closure that returns a [`Verdict`](crate::Verdict), such as
+            /// [`Verdict::throttled`](crate::Verdict::throttled). If it is enough to tell whether an outcome is
+            /// retryable, use [`retry_if`](Self::retry_if).
             ///
             /// ```
             /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -467,7 +472,7 @@ macro_rules! __layer {
             ///
             /// # Errors
             ///
-            /// The errors of [`budget`](Self::budget).
+            /// The errors of [`budget`](Self::budget). `build` also rejects `budgets` with a capacity out of its range.
             ///
             /// ```
             #[doc = concat!("use ", $krate, "::{Budget, Budgets, ", stringify!($layer), "};")]
@@ -487,8 +492,8 @@ macro_rules! __layer {
                 self.pools("budget_by", budgets, key, true)
             }
 
-            /// Like [`budget_by`](Self::budget_by), with budgets that a layer above deposits into: a layer with
-            /// `budget_by` of the same [`Budgets`](crate::Budgets) and the same closure.
+            /// Like [`budget_by`](Self::budget_by), with budgets that a layer above deposits into. Give that layer a
+            /// `budget_by` with a clone of these [`Budgets`](crate::Budgets), and a closure that names the same keys.
             pub fn shared_budget_by(
                 self,
                 budgets: $crate::Budgets,
@@ -526,7 +531,8 @@ macro_rules! __layer {
             ///
             /// # Default
             ///
-            /// HTTP: idempotent methods and requests with an `Idempotency-Key`. gRPC: the listed `idempotent_methods`.
+            /// HTTP: idempotent methods, and requests with an `Idempotency-Key` that is not empty. gRPC: the listed
+            /// `idempotent_methods`.
             ///
             $(#[$example])*
             pub fn idempotent_if(
@@ -567,8 +573,9 @@ macro_rules! __layer {
             /// key and no idempotent method, except CONNECT. The request may then be resent like an idempotent one.
             ///
             /// Use it only with servers that honour the key. If a server ignores the key, a resent POST may act twice.
-            /// The closure returns a new key for every request, such as a random UUID. All attempts of a request have
-            /// the same key. A hedge layer still hedges such a request only if `hedge_unsafe_if` allows it.
+            /// The closure must return a new key for every request, such as a random UUID. All attempts of a request
+            /// have the same key. A hedge layer still hedges such a request only if `hedge_unsafe_if` allows it. Only a
+            /// layer in [`Mode::On`](crate::Mode::On) generates keys.
             ///
             /// # Default
             ///
