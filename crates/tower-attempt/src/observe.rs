@@ -102,7 +102,8 @@ pub trait Observer: Send + Sync + 'static {
     ///
     /// # Cost
     ///
-    /// The copy shares the memory of an `http::Request`. The URL of a `reqwest::Request` is parsed again.
+    /// Over an `http::Request`, the copy usually shares the memory of the request. The URL of a `reqwest::Request` is
+    /// parsed again.
     fn reads_request(&self) -> bool {
         true
     }

@@ -69,8 +69,9 @@ pub enum AttemptOutcome<'a> {
         /// The gRPC status code in the response head; `None` if the head has no such field, and for other protocols.
         grpc_status: Option<u16>,
     },
-    /// The service returned an error. `None` stands for an unboxed error of a type that is neither recognised nor
-    /// [registered](crate::WrapsError::register).
+    /// The service returned an error. For an error of a [registered](crate::WrapsError::register) type, the field is
+    /// the wrapped error. `None` means that the type of this error is not recognised: see
+    /// [`WrapsError`](crate::WrapsError).
     Error(Option<&'a (dyn Error + 'static)>),
     /// An attempt timeout or the call's deadline ended the attempt.
     TimedOut(Elapsed),
@@ -137,7 +138,8 @@ impl CallInfo {
         self.request.parts().map(|(_, path, _)| path)
     }
 
-    /// The authority of the request's URI: the host, with the port if the URI has one.
+    /// The authority of the request's URI: the host, with the port if the URI has one. Also `None` if the URI has no
+    /// authority.
     #[must_use]
     pub fn authority(&self) -> Option<&str> {
         self.request.parts()?.2
@@ -202,8 +204,8 @@ labelled! {
         Backoff => "backoff",
         /// The user's rule, such as a closure given to `backoff_by`.
         Custom => "custom",
-        /// A wait that the server's hint, a layer below that rejected the request, or the verdict of a user's rule
-        /// names.
+        /// A wait named by the server's hint, by a layer below that rejected the request, or by the verdict of a user's
+        /// rule.
         Server => "server",
         /// No delay: the first retry of the call after a [`Verdict::Unprocessed`].
         Unprocessed => "unprocessed",
@@ -217,13 +219,16 @@ labelled! {
         Success => "success",
         /// The outcome is a failure that retrying will not help, or that must not be retried.
         Fatal => "fatal",
-        /// No attempts remain: a retry layer sent `max_attempts`, or all attempts of a hedge layer failed.
+        /// A retry layer sent `max_attempts` attempts. Or every attempt that a hedge layer sent had a retryable
+        /// failure.
         AttemptsExhausted => "attempts_exhausted",
         /// There is no copy of the request, for example because its body is too long, or because its method is CONNECT.
         NotResendable => "not_resendable",
-        /// The server forbids a further attempt, as with gRPC's negative pushback.
+        /// The server forbids a further attempt, as with gRPC's negative pushback, or the verdict of a user's rule
+        /// does: see [`Hint::Never`](crate::Hint::Never).
         RetryForbidden => "retry_forbidden",
-        /// The server, or a layer below, demands a longer wait than the layer allows.
+        /// The server, a layer below, or the verdict of a user's rule demands a wait longer than the layer's
+        /// `max_retry_after`.
         RetryAfterTooLong => "retry_after_too_long",
         /// A deadline ended the call, or the next attempt would start too late: at or after the request's
         /// [deadline](crate::RetryOverride::deadline) or `grpc-timeout`, or the layer's `retry_until` or `deadline`.
@@ -233,7 +238,7 @@ labelled! {
         /// The inner service failed to become ready for the next attempt.
         NotReady => "not_ready",
         /// Another retry layer, above or below, is responsible: it retries this request, has given up on it, or has
-        /// used up the attempts.
+        /// used up this layer's `max_attempts`.
         Nested => "nested",
         /// The layer would have retried, but is in shadow mode.
         Shadow => "shadow",
@@ -249,14 +254,17 @@ labelled! {
     SkipReason {
         /// The budget allows no extra attempt.
         Denied => "denied",
-        /// Hedges of this request's class rarely win (fewer than 4 of 200), so only some of them are sent. If
-        /// callers time out before hedges can win, a lower `max_delay` helps.
+        /// Hedges of this request's class rarely win (fewer than 4 of 200), so only some of them are sent. The `key`
+        /// of the layer's builder chooses the class. Only the hedges of a `percentile` are held back.
+        ///
+        /// If callers time out before hedges can win, a lower `max_delay` helps.
         HeldBack => "held_back",
         /// The hedge's service failed to become ready, or was not ready in time. The time ends with the call, at the
         /// deadline, or when a hint demands a wait or forbids the hedge.
         NotReady => "not_ready",
-        /// The request cannot be copied. For example, its body is too long, it has the header `Upgrade`, or its body
-        /// still streams and the body's error type cannot express that an attempt was interrupted.
+        /// The request cannot be copied. For example, an attempt has read more of the body than `replay_limit`, or the
+        /// request has the header field `Upgrade`. Or the body still streams, and the body's error type cannot express
+        /// an [interruption](crate::Interrupted).
         NotResendable => "not_resendable",
         /// The layer is in shadow mode.
         Shadow => "shadow",
