@@ -34,7 +34,7 @@ const HEDGE: [&str; 3] = [
 /// | label | values |
 /// |---|---|
 /// | `name` | the layer's name; empty by default |
-/// | `destination` | the authority of the request's URI; only [`with_destination`](Self::with_destination) |
+/// | `destination` | the authority of the request's URI; only with [`with_destination`](Self::with_destination) |
 /// | `kind` | `primary`, `retry`, `hedge` |
 /// | `outcome` | the [classification](crate::AttemptOutcome::label), such as `success`, `transient`, `cancelled` |
 /// | `source` | a [`DelaySource`](crate::DelaySource), such as `backoff` or `server` |
@@ -43,7 +43,7 @@ const HEDGE: [&str; 3] = [
 /// | `winner` | `primary`, `retry`, `hedge`, or `none` if no attempt succeeded |
 ///
 /// The first event describes the metrics to the recorder, so install the recorder before the first call. A
-/// Prometheus exporter needs [`BUCKETS`](Self::BUCKETS) to export the durations as histograms.
+/// Prometheus exporter needs buckets, such as [`BUCKETS`](Self::BUCKETS), to export the durations as histograms.
 ///
 /// # Cost
 ///
@@ -79,7 +79,7 @@ impl MetricsObserver {
     /// Labels each metric with the request's authority, such as `payments:8080`.
     ///
     /// Most recorders keep each label value forever. Use this only if requests go to a bounded set of destinations. The
-    /// label is empty if the request's URI has no authority.
+    /// label is empty if the request's URI has no authority, or if the protocol is neither HTTP nor gRPC.
     #[must_use]
     pub fn with_destination(mut self) -> Self {
         self.has_destination = true;

@@ -14,7 +14,8 @@ pub trait Observe: Clone {
     /// The facts that a call keeps for its events.
     type Record: Record;
 
-    /// Starts the record of a call and of its first attempt.
+    /// Starts the record of a call and of its first attempt. [`Observed`] also sends the attempt's
+    /// [`AttemptStarted`](Event::AttemptStarted).
     fn start(
         &self,
         layer: LayerKind,

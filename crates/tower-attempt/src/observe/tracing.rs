@@ -20,7 +20,7 @@ const TARGET: &str = "tower_attempt";
 /// | `retrying`, or `would retry` in shadow mode | DEBUG | `attempt` that failed, `delay_ms`, `source` |
 /// | `hedge skipped` | DEBUG | `attempt`, `reason` |
 /// | `call ended` | DEBUG | `reason`, `attempts`, `winner`, `elapsed_ms` |
-/// | `gave up` | WARN | `reason`, `attempts`, `elapsed_ms`; instead of `call ended`, if a retry layer stopped although a retry could help |
+/// | `gave up` | WARN | `reason`, `attempts`, `elapsed_ms`; instead of `call ended` in a retry layer, unless `reason` is `success`, `fatal`, `nested`, `shadow`, `off` or `cancelled` |
 ///
 /// Each line also has `layer` (`retry` or `hedge`), `name` if the layer has one, `server.address` if the request's URI
 /// has a host, and `call`, the same number on all lines that this layer writes for a call.
@@ -47,8 +47,8 @@ impl TracingObserver {
     /// Also opens a span for each attempt, at level INFO.
     ///
     /// The span is entered while the attempt runs, so that spans of the inner service are its children. Attempts
-    /// of one call are siblings, also when they run concurrently. The fields are named as
-    /// in OpenTelemetry's HTTP client spans:
+    /// of one call are siblings, also when they run concurrently. Most fields are named as in OpenTelemetry's HTTP
+    /// client spans:
     ///
     /// | field | value |
     /// |---|---|
@@ -63,7 +63,7 @@ impl TracingObserver {
     ///
     /// # Cost
     ///
-    /// A span and an allocation for each attempt, if a subscriber enables it.
+    /// A span and an allocation for each attempt, if a subscriber enables the span.
     #[must_use]
     pub fn spans(mut self) -> Self {
         self.has_spans = true;
