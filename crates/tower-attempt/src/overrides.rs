@@ -9,8 +9,8 @@ use crate::Deadline;
 /// [`Mode`](https://docs.rs/tower-jitter-retry/latest/tower_jitter_retry/enum.Mode.html).
 ///
 /// The override applies to every retry layer that the request passes, because copies for further attempts carry the
-/// same extensions. Its `max_attempts` bounds the retry layers of one task together. A layer in another task, such as
-/// behind tower's `Buffer`, can add attempts.
+/// same extensions. Over HTTP and gRPC, the retry layers of one task together send at most `max_attempts` attempts.
+/// Hedges and their retries do not count. A layer in another task, such as behind tower's `Buffer`, can add attempts.
 ///
 /// `reqwest::Request` keeps its extensions private, so an override cannot reach a layer over reqwest's own requests.
 /// Requests of other services have no extensions: there a rule chooses the override
@@ -154,8 +154,8 @@ impl HedgeOverride {
         Self::new().max_hedges(0)
     }
 
-    /// Delay between hedges: hedge k is due after k times the delay, counted from the call's start. It replaces the
-    /// layer's trigger.
+    /// Delay between hedges: hedge k is due after k times the delay, counted from the call's start. This delay replaces
+    /// the layer's trigger.
     ///
     /// The layer's number of hedges stays. A layer that learns a percentile learns nothing from the call.
     #[must_use]

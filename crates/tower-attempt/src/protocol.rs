@@ -70,10 +70,10 @@ pub trait Requests<Req>: Protocol {
     /// Whether attempts of this request may be in flight concurrently. Called before the request is sent.
     fn may_hedge(&self, context: &Self::Context, request: &Req) -> bool;
 
-    /// Returns this request's own settings for a retry layer.
+    /// Returns this request's own settings for a retry layer. `None` means the layer's settings.
     fn retry_override(&self, context: &Self::Context) -> Option<RetryOverride>;
 
-    /// Returns this request's own settings for a hedge layer.
+    /// Returns this request's own settings for a hedge layer. `None` means the layer's settings.
     fn hedge_override(&self, context: &Self::Context) -> Option<HedgeOverride>;
 
     /// Returns the instant after which the request's sender ignores responses, such as the end of a `grpc-timeout`. The
@@ -89,16 +89,16 @@ pub trait Requests<Req>: Protocol {
     /// request cannot be resent.
     fn save(&self, request: &mut Req) -> Option<Self::Saved>;
 
-    /// Makes a copy for `attempt`, while more may follow. `None` means that this attempt cannot be made.
+    /// Makes a copy for `attempt`, and keeps `saved` for later attempts. `None` means that this attempt cannot be made.
     fn again(&self, saved: &Self::Saved, attempt: Attempt) -> Option<Req>;
 
-    /// Makes the copy for the last attempt.
+    /// Makes the copy for the last attempt. `None` means that this attempt cannot be made.
     fn last(&self, saved: Self::Saved, attempt: Attempt) -> Option<Req> {
         self.again(&saved, attempt)
     }
 
-    /// Marks an extra attempt right before it is sent. `previous` is the number of earlier attempts. A retry layer
-    /// leaves out the attempts that the server did not process.
+    /// Marks an extra attempt right before it is sent. `previous` is the number of earlier attempts. A retry layer does
+    /// not count the earlier attempts that the server did not process.
     fn mark(
         &self,
         _context: &mut Self::Context,
