@@ -12,7 +12,8 @@ pub use self::answer::{TimedOut, TimeoutAnswer};
 pub enum Elapsed {
     /// An attempt took longer than this timeout.
     Attempt(Duration),
-    /// The deadline ended the call after this time, which covers all attempts and the waits between them.
+    /// A deadline or the end of a `grpc-timeout` ended the call after this time, which covers all attempts and the
+    /// waits between them.
     Call(Duration),
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplayError<E> {
-    /// The replayed body returned this error.
+    /// The wrapped body returned this error.
     Source(E),
     /// The attempt cannot receive the remaining body: see [`Interrupted`].
     Interrupted,
@@ -39,8 +39,8 @@ impl<E: Error + 'static> Error for ReplayError<E> {
 ///
 /// There are two usual causes. Either the body is longer than the limit of
 /// [`ReplayableRequest`](crate::ReplayableRequest), and another attempt continues with the body. Or the body failed,
-/// and the oldest attempt in flight receives the error. An attempt is also interrupted if the body panicked, or if the
-/// body returned a frame of an unknown kind, which cannot be copied.
+/// and the oldest attempt in flight receives the error. An attempt is also interrupted if the body panics in another
+/// attempt, or returns a frame there that cannot be copied, because the frame's kind is unknown.
 ///
 /// A layer usually does not report an interrupted attempt to its caller while another attempt is in flight. After an
 /// interruption, this error is among the sources of the error of an `axum::body::Body`, `tonic::body::Body`,

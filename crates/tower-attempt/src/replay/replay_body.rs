@@ -13,9 +13,9 @@ use super::record::Item;
 /// Wraps a body that cannot be resent, so that a layer can record and resend it. The inner service must accept
 /// `ReplayBody<B>` as its body.
 ///
-/// Use it for bodies that cannot be copied, such as the `Incoming` of a hyper server. The frameworks' own bodies and
-/// `BoxBody` need no wrapper, so the service's body type does not change. Use a `BoxBody` if the body's error is a
-/// boxed error: the error of a `ReplayBody` implements `Error` only if the body's error does.
+/// Use it for bodies that cannot be copied, such as the `Incoming` of a hyper server. `BoxBody` and the bodies of axum,
+/// tonic and reqwest need no wrapper, so the service's body type does not change. Use a `BoxBody` if the body's error
+/// is a boxed error: the error of a `ReplayBody` implements `Error` only if the body's error does.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -33,8 +33,8 @@ use super::record::Item;
 ///
 /// # Cost
 ///
-/// Nothing until a layer records the body. Then each poll takes a few locks. The record allocates once, its list of
-/// frames allocates as it grows, and a second reader allocates about three times.
+/// Nothing until a layer records the body. Then each poll takes a few locks. The record allocates once, and the list of
+/// its frames allocates as the list grows. A second attempt that reads the body allocates about three times.
 pub struct ReplayBody<S: Body>(Inner<S>);
 
 enum Inner<S: Body> {
@@ -57,7 +57,7 @@ pub(super) type ReaderOf<S> = Reader<ReplayBody<S>, ReplayError<<S as Body>::Err
 pub(super) type RecordingOf<S> = Recording<ReplayBody<S>, ReplayError<<S as Body>::Error>>;
 
 impl<S: Body> ReplayBody<S> {
-    /// Wraps a body. The body is recorded only if a layer prepares to resend its request.
+    /// Wraps a body. The body is recorded only if a layer prepares to resend the request.
     #[must_use]
     pub fn new(body: S) -> Self {
         Self(Inner::Source(None, body))

@@ -40,9 +40,11 @@ pub trait ReplayableRequest: HttpRequest + Sized {
     /// Prepares the request for its first attempt, and returns the copy for further attempts. `None` means that the
     /// request cannot be resent.
     ///
-    /// Records up to `limit` bytes of a body that streams, and usually at most one more frame. A frame counts as the
-    /// size of its content, or as 64 bytes if that is more. So the frames within the limit take at most about twice the
-    /// limit in memory. With a limit of 0, a body that streams can usually be resent only if none of it was read.
+    /// Records up to `limit` bytes of a body that streams, and usually at most one more frame. A data frame counts as
+    /// its length, or as 64 bytes if that is more. So the frames within the limit take at most about twice the limit in
+    /// memory. A frame that is a slice of a larger buffer also keeps this buffer.
+    ///
+    /// With a limit of 0, a body that streams can usually be resent only if none of it was read.
     fn save(&mut self, limit: usize) -> Option<Self::Saved>;
 
     /// Makes the request of `attempt`, and keeps `saved` for later attempts. `None` means that this attempt cannot be
