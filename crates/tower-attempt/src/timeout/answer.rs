@@ -4,24 +4,26 @@ use std::io;
 use super::Elapsed;
 use crate::Generic;
 
-/// Creates the outcome that the caller receives after a timeout. Error types that can express a timeout implement it.
+/// Creates the outcome of a timeout for services with this error type. If no retry follows, the caller receives this
+/// outcome. `Res` is the response type of the service.
 ///
-/// | error type | outcome |
-/// |---|---|
-/// | `Box<dyn Error + Send + Sync>` (`tower::BoxError`) | an `Err` with the [`Elapsed`] |
-/// | `std::io::Error` | an `Err` of the kind `TimedOut` |
-/// | `std::convert::Infallible` (axum) | a 504 with an empty body |
-/// | `reqwest::Error` | a 504 with an empty body |
-/// | `tonic::Status` | an `Err`, DEADLINE_EXCEEDED |
+/// | error type | response type | feature | outcome |
+/// |---|---|---|---|
+/// | `Box<dyn Error + Send + Sync>` (`tower::BoxError`) | any | | an `Err` with the [`Elapsed`] |
+/// | `std::io::Error` | any | | an `Err` of the kind `TimedOut` |
+/// | `std::convert::Infallible` (axum) | `http::Response` | `http` | a 504 with an empty body |
+/// | `reqwest::Error` | `reqwest::Response` | `reqwest-013` | a 504 with an empty body |
+/// | `tonic::Status` | any | `tonic-014` | an `Err` with the code DEADLINE_EXCEEDED |
 ///
-/// With the protocol gRPC, a layer works with any error type, and returns a response with DEADLINE_EXCEEDED. The body
-/// type of a response that this crate creates must implement `Default`.
+/// The protocol gRPC does not use this trait: with any error type, the outcome is a response with DEADLINE_EXCEEDED.
+/// The body type of an `http::Response` that this crate creates must implement `Default`.
 ///
 /// # Errors
 ///
-/// With an error type that does not implement this trait, a layer with timeouts does not implement `Service`.
-/// `axum::Router::layer` and functions that take a `Service` then explain the missing trait; a plain `service.call(..)`
-/// is only reported as not found. Give the layer an `on_timeout` closure, or implement this trait:
+/// If the error type does not implement this trait, the service of a layer with `attempt_timeout` or `deadline` does
+/// not implement `Service`, except with the protocol gRPC. For `axum::Router::layer` and functions that take a
+/// `Service`, the compiler then explains the missing trait. A plain `service.call(..)` is only reported as not found.
+/// Give the layer an `on_timeout` closure, or implement this trait:
 ///
 /// ```
 /// use std::time::Duration;
@@ -96,13 +98,14 @@ fn gateway_timeout<B: Default>() -> http::Response<B> {
     response
 }
 
-/// Creates the outcome of a timeout in a protocol.
+/// Creates the outcome of a timeout. Each protocol of this crate implements this trait: gRPC itself, and the others by
+/// the [`TimeoutAnswer`] of the service's error type.
 pub trait TimedOut<Res, E> {
     /// Returns the outcome of a timeout.
     ///
     /// # Errors
     ///
-    /// Returns an error if the protocol reports a timeout as an error.
+    /// Returns an error if the protocol or the service's error type reports a timeout as an error.
     fn timed_out(elapsed: Elapsed) -> Result<Res, E>;
 }
 
