@@ -18,8 +18,8 @@ use crate::{
 
 /// A backend that keeps the limits of a whole fleet in Memcached.
 ///
-/// Memcached runs no scripts, but it can add to counters, and can write a value only if the value is unchanged. Fixed
-/// windows are usually counters. All other algorithms are values, written by compare-and-swap. Concurrent requests of
+/// Memcached runs no scripts, but it can add to counters, and its compare-and-swap replaces a value only if nobody has
+/// changed the value. Fixed windows are usually counters. All other limits are values. Concurrent requests of
 /// any number of processes do not exceed the limit of a counter or a value. The exceptions, described below, are
 /// differing clocks, evicted items, and a restart or flush of a server.
 ///
@@ -43,8 +43,8 @@ use crate::{
 ///
 /// | algorithm | stored as | round trips | clock |
 /// |---|---|---|---|
-/// | [`fixed_window_from_first_request`](Policy::fixed_window_from_first_request), whole seconds from 2 s to below 30 days | a counter that expires with its window | usually 1; 2 or more for a rejection | the server's |
-/// | [`fixed_window`](Policy::fixed_window), [`fixed_window_staggered`](Policy::fixed_window_staggered) | a counter per window | usually 1; 2 or more for a rejection | this machine's |
+/// | [`fixed_window_from_first_request`](Policy::fixed_window_from_first_request), whole seconds from 2 s to below 30 days | a counter that expires with its window | usually 1; usually 2 or more for a rejection | the server's |
+/// | [`fixed_window`](Policy::fixed_window), [`fixed_window_staggered`](Policy::fixed_window_staggered) | a counter per window | usually 1; usually 2 or more for a rejection | this machine's |
 /// | all others, and `fixed_window_from_first_request` with other windows | a value of a [`CasBackend`], written by compare-and-swap | 2, more while other processes change the key; usually 1 for a rejection | this machine's |
 /// | several policies in a set | one value per key | as in the row above | this machine's |
 ///
@@ -53,23 +53,25 @@ use crate::{
 ///
 /// # Counters
 ///
-/// A charge adds its cost to the window's count. If the count then exceeds the limit, the request is rejected, and
-/// another round trip takes the cost back. So a rejected request normally leaves the count unchanged in the end. A
-/// request whose cost is zero or above the limit only reads the count, in one round trip.
+/// A charge adds its cost to the window's count, or its
+/// [maximum grant](tower_dist_ratelimit::backend::Charge::up_to) if that is higher. If the window had too few free
+/// tokens for the cost, the request is rejected, and another round trip takes the added tokens back. So a rejected
+/// request normally leaves the count unchanged in the end. A request whose cost is zero or above the limit only reads
+/// the count, in one round trip.
 ///
-/// Until the cost is taken back, another request that would fit can be rejected. The same holds while a charge reserves
-/// [more tokens](tower_dist_ratelimit::backend::Charge::up_to) than it is granted. The [deny
-/// cache](tower_dist_ratelimit::RateLimitLayerBuilder::deny_cache) extends such a rejection by up to a second. Without
-/// refunds and dynamic quotas, none of this happens if all requests have the same cost and reserve no more than their
-/// cost.
+/// Until the tokens are taken back, another request that would fit can be rejected. The same holds after an allowed
+/// charge that added more tokens than it is granted. The
+/// [deny cache](tower_dist_ratelimit::RateLimitLayerBuilder::deny_cache) extends such a rejection by up to a second.
+/// Without refunds and dynamic quotas, none of this happens if all requests have the same cost and no higher maximum
+/// grant.
 ///
-/// A window that the server ends may end before the cost is taken back. So the cost is taken back only from an
-/// unchanged window. The cost stays charged until the window ends if
+/// A window that the server ends may end before the added tokens are taken back. So an attempt to take them back
+/// succeeds only if no other charge has changed the count since it was last read. The tokens stay charged until the
+/// window ends in these cases:
 ///
-/// - other processes change the window during 16 attempts,
-/// - another process changes the window, and the charge is older than the window's length less 2 s (so a window of 2 s
-///   gets one attempt), or
-/// - the connection is lost.
+/// - Other charges change the count during each of 16 attempts.
+/// - An attempt fails when the charge is older than the window's length less 2 s. So a window of 2 s gets one attempt.
+/// - The connection is lost, or the server answers with an error.
 ///
 /// Dynamic quotas may lower or raise the limit at any time.
 ///
@@ -80,9 +82,9 @@ use crate::{
 /// [answer timeout](crate::MemcachedBuilder::answer_timeout). If hundreds of processes charge one key concurrently, use
 /// a fixed window.
 ///
-/// If a refund finds a full queue or loses its races, it is retried for 5 s, as long as the connection lasts. After
-/// that it [counts](Self::lost_corrections) as lost. A policy that is in two sets, or in a set and alone, has a
-/// separate count in each.
+/// A refund or an extra charge that finds a full queue or loses its races is retried for about 5 s, as long as the
+/// connection lasts. If it still fails, it [counts](Self::lost_corrections) as lost. A policy that is in two different
+/// sets, or in a set and alone, has a separate count in each.
 ///
 /// # Clocks
 ///
@@ -91,10 +93,10 @@ use crate::{
 /// admits in `D + s`. The machine with the slowest clock may reject requests for up to `s` too long. Fixed windows
 /// begin at multiples of their length since the start of 2020 (UTC), unless they are staggered or begin with a request.
 ///
-/// After its end, a window is kept for the length of the window, at most for a minute. A process whose clock is further
-/// behind can find its window deleted. If a clock jumps back, a value admits no more than before, and a counter admits
-/// as much as a machine whose clock is that far behind. A clock that was far ahead blocks a key only until the item
-/// expires by the server's clock.
+/// After its end, a window that a machine's clock ends is kept for at least its own length or a minute, whichever is
+/// shorter. A process whose clock is further behind can find its window deleted. If a clock jumps back, a value admits
+/// no more than before, and a counter admits as much as a machine whose clock is that far behind. A clock that was far
+/// ahead blocks a key only until the item expires by the server's clock.
 ///
 /// # Keys and values
 ///
@@ -106,12 +108,17 @@ use crate::{
 ///
 /// A counter takes 120 to 150 bytes on the server, a bucket 150 bytes, and a log up to 72 KiB. Every item expires,
 /// unless its end is after 2038. A request of zero cost writes nothing. A value that is no count or state of this
-/// backend counts as zero and is replaced.
+/// backend counts as zero, and a later charge replaces it.
 ///
-/// A policy that is deployed with another limit keeps its counts, even while instances with the old limit run. If a
-/// fixed or sliding window or a log gets another length, or the policy another name or algorithm, its count starts from
-/// zero. Then all other counts of its set start from zero, too. The same happens if a policy joins or leaves the set,
-/// or if the order of the policies changes.
+/// A policy that is deployed with another limit keeps its counts, even while instances with the old limit run. The
+/// counts start from zero if
+///
+/// - the policy gets another name or algorithm,
+/// - its window or log gets another length, or
+/// - its sliding window gets another number of buckets.
+///
+/// Then all other counts of its set start from zero, too. The same happens if a policy joins or leaves the set, or if
+/// the order of the policies changes.
 ///
 /// A full Memcached evicts the least recently used items. Their limits then start from zero, so more requests are
 /// admitted. A flood of new keys can cause this. Provide memory for all keys that are limited at the same time, and
@@ -128,9 +135,10 @@ use crate::{
 ///
 /// # Failures
 ///
-/// While a server has no connection, every decision on its keys fails immediately. The backend reconnects after at most
-/// 50 ms, then after delays that double up to 1 s, with full jitter. An attempt that hangs delays the next one by at
-/// most 1 s; at most five attempts per server run concurrently. The backend replaces a connection in these cases:
+/// While a server has no connection, every decision on its keys fails immediately. The backend usually reconnects after
+/// at most 50 ms. While attempts fail, the delays double up to 1 s, with full jitter. At most five attempts per server
+/// run concurrently. While fewer than five attempts hang, a hanging attempt delays the next one by 1 s at most. The
+/// backend replaces a connection in these cases:
 ///
 /// - the connection is closed;
 /// - an answer does not come [in time](crate::MemcachedBuilder::answer_timeout);
@@ -145,7 +153,7 @@ use crate::{
 /// request with several keys, takes a task. At most 8,192 such tasks run for counters, and 8,192 for values.
 ///
 /// Requests to counters do not wait for each other's answers. A value has a task while charges wait for it, and
-/// concurrent charges of a process to one value share a swap.
+/// concurrent charges of a process to one value usually share a swap.
 ///
 /// A decision allocates its future, its command and a channel for the answer. A decision by a counter allocates its
 /// operation, too, and takes a task if tokens have to be taken back.
@@ -183,9 +191,9 @@ impl Memcached {
     /// makes if the charge to one key took tokens, and the charge to another key was rejected or failed.
     ///
     /// A correction is lost if its connection ends, its answer times out or is an error, or it has found no room in its
-    /// queue or has lost races for 5 s. A lost refund can leave its tokens charged, so fewer requests are admitted. A
-    /// lost extra charge can take no tokens, so more are admitted. A caller's correction that could not be sent at all
-    /// fails immediately and is not counted.
+    /// queue or has lost races for 5 s. A lost refund may leave its tokens charged, so fewer requests are admitted. A
+    /// lost extra charge may not have taken its tokens, so more requests are admitted. A caller's correction that could
+    /// not be sent at all fails immediately and is not counted.
     ///
     /// # Example
     ///
@@ -210,7 +218,7 @@ impl Memcached {
     ///
     /// # Errors
     ///
-    /// A [timeout](BackendError::is_timeout), if one of them is still in progress after `limit`.
+    /// A [timeout](BackendError::is_timeout), if a correction or such a request is still in progress after `limit`.
     ///
     /// # Cancel safety
     ///

@@ -89,8 +89,9 @@ impl MemcachedBuilder {
 
     /// The first part of every key: 1 to 64 printable ASCII characters without spaces.
     ///
-    /// Services with the same prefix on one server share the counts of policies with the same name and algorithm. For
-    /// windows and logs, the window must have the same length, too.
+    /// Services with the same prefix on one server share the counts of policies with the same name and algorithm.
+    /// Windows and logs must also have the same length, and sliding windows the same number of buckets. Policies of a
+    /// set share their counts only if all policies of the set match, in the same order.
     ///
     /// # Default
     ///
@@ -131,7 +132,8 @@ impl MemcachedBuilder {
     ///
     /// # Errors
     ///
-    /// An invalid prefix, a timeout of zero, or any other cause that [`ConnectError`] lists.
+    /// An invalid URL or prefix, a timeout of zero, an unreachable or unsuitable server, or a timeout. Unsuitable
+    /// servers are older than Memcached 1.6.10, or have no compare-and-swap.
     ///
     /// # Panics
     ///
