@@ -114,7 +114,7 @@ use crate::{
 /// counts start from zero if
 ///
 /// - the policy gets another name or algorithm,
-/// - its window or log gets another length, or
+/// - its fixed or sliding window or its log gets another length, or
 /// - its sliding window gets another number of buckets.
 ///
 /// Then all other counts of its set start from zero, too. The same happens if a policy joins or leaves the set, or if

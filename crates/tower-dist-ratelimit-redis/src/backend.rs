@@ -13,9 +13,9 @@ use crate::{
 
 /// A backend that keeps the limits of a whole fleet in Redis or Valkey.
 ///
-/// A script on the server decides on all policies of a request, in one round trip and by the server's clock. So its
-/// decisions are exact for any number of processes, and a request is charged to all its policies or to none. A Cluster
-/// [may need several calls](#cluster). The wall clocks of the processes do not affect the limits.
+/// A script on the server decides on all policies of a request, usually in one round trip, and by the server's clock.
+/// So the decisions are exact for any number of processes, and a request is charged to all its policies or to none. A
+/// Cluster [may need several calls](#cluster). The wall clocks of the processes do not affect the limits.
 ///
 /// ```no_run
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, key};
@@ -31,7 +31,7 @@ use crate::{
 /// # }
 /// ```
 ///
-/// A clone is another handle on the same connection.
+/// A clone is another handle on the same connection, or in a Cluster on the same connections.
 ///
 /// # Servers
 ///
@@ -41,7 +41,7 @@ use crate::{
 /// | `redis-sentinel://[[user][:password]@]host[:port][,host..]/name[/db]` | the primary of this name, as the sentinels report it; the hosts are sentinels, the user and password belong to the primary, and the sentinels have [their own](crate::RedisBuilder::sentinel_password) |
 /// | `redis-cluster://[[user][:password]@]host[:port][,host..]` | a Cluster; the hosts are one or more of its nodes |
 ///
-/// A URL with `rediss` instead of `redis` encrypts the connection. It needs the feature `tls`.
+/// A URL with `rediss` instead of `redis` encrypts the connection. Such a URL needs the feature `tls`.
 ///
 /// The user needs the commands `EVAL`, `EVALSHA`, `TIME`, `GET`, `MGET`, `SET` and `DEL` on the keys `prefix:*`.
 /// Sliding window logs also need `PEXPIRE`, `LLEN`, `LINDEX`, `LRANGE`, `LTRIM` and `RPUSH`. A URL with a database
@@ -52,13 +52,13 @@ use crate::{
 ///
 /// A key on the server is `prefix:version:{hash}:policy`. The hash is 128 bits of the BLAKE3 hash of the caller's key.
 /// So all keys of a policy have the same length, every machine computes the same key, and only a guess of the caller's
-/// key reveals the client. A key expires when its last used token is available again. The key of a
+/// key reveals the client. A key expires a few milliseconds after its last used token is available again. The key of a
 /// [colocated](Policy::colocate) policy is `prefix:version:{place}:policy:hash`, where `place` is the hash of the
 /// colocation's name.
 ///
 /// A rejected request writes only a changed dynamic quota, and a request of zero cost writes nothing, except after a
-/// backward jump of the clock (see below). An invalid value, or a value of another type, counts as unused and is
-/// replaced.
+/// backward jump of the clock (see below). An invalid value, or a value of another type, counts as unused, and the next
+/// charge that takes tokens replaces it.
 ///
 /// A bucket, queue or window is a string of 18 to 50 characters, or up to 67 with dynamic quotas. Each sub-window adds
 /// at least 2 characters. A sliding window log is a list of about ten bytes per token. A correction can charge more
@@ -90,8 +90,8 @@ use crate::{
 ///   promoted.
 ///
 /// The calls in flight then fail. They are not retried, because the server may have charged them. When the server loses
-/// data, limits start from zero: a failover loses writes that were not replicated, and an eviction policy loses the
-/// keys it evicts. A server that is full and evicts nothing answers with errors instead.
+/// data, it forgets used tokens: after a failover those of writes that were not replicated, and with an eviction policy
+/// those of the evicted keys. A server that is full and evicts nothing answers with errors instead.
 ///
 /// Requests never wait for a reconnect. They wait at most for their timeout, and then
 /// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. The table shows faults that last one second, with one
@@ -126,8 +126,8 @@ use crate::{
 ///
 /// # Cluster
 ///
-/// Policies with the same caller's key are in one slot, unless one of them is colocated. One call decides on all
-/// policies in a slot. If the keys of a request are in several slots, the backend sends one call to each slot
+/// For one key of the caller, the keys of all policies without colocation are in one slot. One call decides on all
+/// keys of a request in a slot. If the keys of a request are in several slots, the backend sends one call to each slot
 /// concurrently. If one slot rejects the request or fails, the backend refunds the charges to the other slots, even if
 /// the caller has left by then. A rejection by one of several slots has the source
 /// [`Source::Parts`](tower_dist_ratelimit::Source::Parts). Until the refund arrives, the refunded charge can cause the
@@ -140,8 +140,8 @@ use crate::{
 ///
 /// The backend follows moving slots and promoted replicas. While a slot moves, its keys can be on two nodes; the
 /// backend then decides on each policy of the request separately, as if the keys were in different slots. A process can
-/// start while a primary is down. Until a replica is promoted, the backend decides only on the keys of the other
-/// primaries.
+/// start while a primary is down. Until the primary returns or a replica is promoted, the backend decides only on the
+/// keys of the other primaries.
 ///
 /// While a primary is down, the backend queries the other nodes for its successor: immediately, then after pauses that
 /// double from 200 ms to 1 s, with equal jitter. Each query goes to one random connected node, and to the next node if
@@ -150,9 +150,10 @@ use crate::{
 ///
 /// # Cost
 ///
-/// A backend has one connection and one task per server, and a Cluster has one more task. The tasks end after the last
-/// handle is dropped. A correction, and a request with keys in different slots of a Cluster, also takes a task while it
-/// runs. At most 8,192 such tasks run at a time. Each decision allocates its future.
+/// A backend has one connection and one task. In a Cluster it has one connection and one task per primary, and one more
+/// task. The tasks end after the last handle is dropped. A correction, and a request with keys in different slots of a
+/// Cluster, also takes a task while it runs. At most 8,192 such tasks run at a time. Each decision allocates its
+/// future.
 ///
 /// Under light load each request is sent immediately. While two calls for the same policies are in flight, further
 /// requests usually wait a few milliseconds at most, and then share a call. A call carries at most 256 requests and 32
@@ -168,14 +169,13 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Building a limiter fails if the set has more than 32 policies, or more than 16 with
-/// [`FailureMode::Local`](tower_dist_ratelimit::FailureMode::Local), the default. It also fails for these numbers,
-/// which the backend cannot count exactly:
+/// Building a limiter fails if the set has more than 16 policies. It also fails for these numbers, which the backend
+/// cannot count exactly. In this list, `g` is the greatest common divisor of the limit and the window in microseconds,
+/// and a token of a bucket or queue has `window / g` parts:
 ///
-/// - a burst of more than 2⁵² parts of a token, where a token has as many parts as its window has microseconds, divided
-///   by their greatest common divisor with the limit;
-/// - a limit of a bucket or queue above 2⁵², after division by that divisor;
-/// - a burst and a `max_wait` that together have more than 2⁵² such parts;
+/// - a burst of more than 2⁵² parts;
+/// - a limit of a bucket or queue above 2⁵² · `g`;
+/// - a burst that has more than 2⁵² parts together with the tokens that drain within `max_wait`;
 /// - a limit above 10¹⁴ - 1 of a fixed or sliding window, or above 10,000 of a sliding window log;
 /// - a window that is not whole microseconds;
 /// - a window below 1 ms of a fixed window, a sliding window or a sliding window log.
@@ -194,9 +194,9 @@ impl Redis {
     /// A correction is a charge or refund that the caller makes after a decision. It is also a refund that the backend
     /// makes in a Cluster if one slot took tokens and another slot rejected the request or failed. A correction is lost
     /// if its connection ends, its answer times out or is an error, or a full queue or a moving slot has blocked it for
-    /// 5 s. A lost refund can leave its tokens charged, so fewer requests are admitted. A lost extra charge can take no
-    /// tokens, so more are admitted. A caller's correction that could not be sent at all fails immediately and is not
-    /// counted.
+    /// 5 s. A lost refund may leave its tokens charged, so fewer requests are admitted. A lost extra charge may not
+    /// have taken its tokens, so more requests are admitted. A caller's correction that could not be sent at all fails
+    /// immediately and is not counted.
     ///
     /// # Example
     ///
@@ -214,19 +214,20 @@ impl Redis {
         self.transactions.lost()
     }
 
-    /// Waits until all corrections in progress have succeeded or are [lost](Self::lost_corrections), at most `limit`.
+    /// Waits at most `limit` until all corrections in progress have succeeded or are [lost](Self::lost_corrections).
+    /// Also waits for requests whose keys are in different slots of a Cluster.
     ///
     /// A refund outlives the request that caused it, but not the runtime. So call this at shutdown, after the last
     /// request.
     ///
     /// # Errors
     ///
-    /// A [timeout](BackendError::is_timeout), if corrections are still in progress after `limit`.
+    /// A [timeout](BackendError::is_timeout), if a correction or such a request is still in progress after `limit`.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the wait only. During the wait, new corrections fail, and so do requests whose keys are
-    /// in different slots of a Cluster.
+    /// Dropping the future ends only the wait. During the wait, new corrections fail, and so do new requests whose keys
+    /// are in different slots of a Cluster.
     ///
     /// # Example
     ///

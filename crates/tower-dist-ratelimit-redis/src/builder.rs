@@ -178,7 +178,7 @@ impl RedisBuilder {
         }
     }
 
-    /// Password for the sentinels. The password in the URL belongs to the server only.
+    /// Password for the sentinels. The password in the URL belongs to the primary only.
     ///
     /// ```no_run
     /// use tower_dist_ratelimit_redis::Redis;
