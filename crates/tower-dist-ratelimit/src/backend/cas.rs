@@ -76,9 +76,9 @@ use crate::{BuildError, Decision, Policy};
 /// have at most 220 characters, all of them printable ASCII without spaces. A policy's name with spaces is replaced by
 /// its hash.
 ///
-/// The layout names the algorithm, and the length and number of its windows. So a policy with another limit or burst
-/// keeps its counts. A policy with another algorithm, or with windows of another length or number, starts with unused
-/// keys.
+/// The layout names the algorithm, and for windows and logs their length and the number of sub-windows. So a policy
+/// with another limit or burst keeps its counts. A policy with another algorithm, or with a window or log of another
+/// length or number of sub-windows, starts with unused keys.
 ///
 /// Policies that are decided together share one value per key, so one swap charges all of them or none. In the value's
 /// store key, the layout is `s1`, and one hash of all names and layouts stands for the policies. So a change of one
@@ -96,12 +96,13 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// # Contention
 ///
-/// Concurrent charges to one key in one process form batches of up to 1,024. A batch usually takes one load and one
+/// Concurrent charges to one value in one process form batches of up to 1,024. A batch usually takes one load and one
 /// swap. If several processes swap one value concurrently, one succeeds, and the others load and decide again. They do
 /// so immediately after the first lost race. Later they first make a random pause of up to 1 ms, then 2, 4 and 8 ms.
 ///
-/// A charge is retried until its caller drops the future or [`timeout`](Self::timeout) has passed. It then takes no
-/// tokens, unless a swap is in flight: that swap may still charge. The other charges of the batch are unaffected.
+/// A charge is retried until its caller drops the future or [`timeout`](Self::timeout) has passed. The charge then
+/// takes no tokens, unless a swap is in flight: that swap may still charge. The other charges of the batch are
+/// unaffected. A request that changes several values continues even if its caller drops the future.
 ///
 /// # Errors of the store
 ///
@@ -125,7 +126,7 @@ use crate::{BuildError, Decision, Policy};
 /// # Cost
 ///
 /// Usually two round trips per decision: a load and a swap. A charge of zero cost takes only the load, and so does a
-/// rejection that leaves the key's quota as it was. Each key has a task while charges wait for it. At most 8,192
+/// rejection that leaves the key's quota as it was. Each value has a task while charges wait for it. At most 8,192
 /// requests wait at a time, where a request counts once for each value; further requests fail. A decision allocates.
 pub struct CasBackend<C> {
     tasks: ValueTasks<C>,
@@ -180,7 +181,8 @@ impl<C: CompareAndSwap> CasBackend<C> {
     /// Returns the number of lost corrections. A correction is a refund or an extra charge by a caller, or a refund to
     /// one policy because another policy did not allow the request. A correction counts as lost if it failed or its
     /// outcome is unknown. A lost refund may leave its tokens charged, so fewer requests are admitted. A lost extra
-    /// charge may not have taken its tokens, so more requests are admitted.
+    /// charge may not have taken its tokens, so more requests are admitted. A caller's correction that fails
+    /// immediately is not counted.
     #[must_use]
     pub fn lost_corrections(&self) -> u64 {
         self.transactions.lost()

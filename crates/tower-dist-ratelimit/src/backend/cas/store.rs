@@ -9,7 +9,8 @@ use crate::backend::BackendError;
 ///
 /// # Contract
 ///
-/// - `swap` is atomic: of several swaps that expect the same version of a key, at most one succeeds.
+/// - `swap` is atomic: of several swaps that expect the same version of a key, at most one succeeds. The same holds for
+///   concurrent swaps that expect no value.
 /// - `load` sees the last successful swap. So a replica that lags behind, or a cache, must not answer a load.
 /// - Every successful swap gives the key a new version. A version is never used again for a key, even after the value
 ///   has expired or was deleted.
