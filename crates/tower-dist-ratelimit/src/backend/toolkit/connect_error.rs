@@ -1,9 +1,10 @@
 use std::{error::Error, fmt};
 
-/// The error of a backend that could not connect. It names the server or the setting, and the problem.
+/// The error of a backend that could not connect. The message names the server or the setting, and the problem.
 ///
-/// Causes are an invalid URL, an unreachable host, a timeout, credentials that the server rejects, and a server that is
-/// too old or read-only. The backends of this project never put a password into the message.
+/// Causes are an invalid URL or other setting, an unreachable host, a timeout, credentials that the server rejects, and
+/// an unsuitable server, such as one that is too old or read-only. The backends of this project never put a password
+/// into the message.
 ///
 /// A backend's `connect` returns this error after one failed attempt. A backend's `connect_lazy` connects in the
 /// background, so it returns this error only for invalid settings.

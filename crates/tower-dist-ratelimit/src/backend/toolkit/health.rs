@@ -41,7 +41,7 @@ impl Health {
         self.up.load(Ordering::Acquire)
     }
 
-    /// Returns whether the first attempt to connect is still in progress.
+    /// Returns whether there is no connection, and no reason was recorded: the first attempt to connect has not ended.
     #[must_use]
     pub fn is_new(&self) -> bool {
         !self.is_up() && self.last_reason().is_none()

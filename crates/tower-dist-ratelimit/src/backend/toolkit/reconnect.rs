@@ -68,9 +68,10 @@ impl<T: Send + 'static> Reconnect<T> {
     /// `health`. The caller records that the connection is [up](Health::connected). If `health`
     /// [is new](Health::is_new), the first attempt begins immediately; otherwise it begins after a delay.
     ///
-    /// If an attempt hangs, the next one begins after 1 s, while the first one runs; at most five run concurrently. The
-    /// reason: a server that accepted connections without answering may recover and never answer the old connections.
-    /// After an attempt that panics, the next one also begins after 1 s, and `health` records nothing.
+    /// If an attempt has not ended after 1 s, the next one begins, and both continue. At most five run concurrently.
+    /// The reason: a server that accepted connections without answering may recover and never answer the old
+    /// connections. If an attempt panics, the next one begins 1 s after the beginning of that attempt, and `health`
+    /// records nothing.
     ///
     /// # Cancel safety
     ///

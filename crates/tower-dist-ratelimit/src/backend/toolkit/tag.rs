@@ -1,6 +1,6 @@
 use std::{fmt, sync::Mutex};
 
-/// A hash of the caller's key, which stands for the key in a store: the first 128 bits of its BLAKE3, in hexadecimal.
+/// A hash that stands for the caller's key in a store: the first 128 bits of the key's BLAKE3 hash, in hexadecimal.
 ///
 /// The tag of a key is the same on every machine. All tags have the same length and contain no braces. So a client
 /// cannot name a Redis Cluster slot in its key, and cannot forge the store key of another client.

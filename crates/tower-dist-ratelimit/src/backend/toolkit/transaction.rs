@@ -54,11 +54,11 @@ pub trait TransactionPart: Send + Sized + 'static {
     fn refund(&self, granted: impl Iterator<Item = u64>) -> Self;
 
     /// Returns smaller parts to send instead, if the failure means that the keys of this part are no longer on one
-    /// server.
+    /// server. Returns `None` for other failures.
     ///
     /// # Default
     ///
-    /// `None`.
+    /// `None` for every failure.
     fn split(&self, _: &Self::Failure) -> Option<Vec<Self>> {
         None
     }
@@ -80,8 +80,9 @@ type Sent<P> = Vec<(P, Result<PartAnswer<P>, <P as TransactionPart>::Failure>)>;
 /// Runs the transactions of a backend, at most 8,192 at a time. A transaction makes the charges, or the corrections, of
 /// one request. Each transaction is a task on the runtime on which [`current`](Self::current) was called.
 ///
-/// If one part rejects the request or fails, the transaction refunds the tokens that the other parts took. It does so
-/// even if its caller drops the future. Clones share the maximum and the count of lost corrections.
+/// If one part of the charges is rejected or fails, the transaction refunds the tokens that the other parts took. A
+/// transaction runs to its end even if the caller drops the future. Clones share the maximum and the count of lost
+/// corrections.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -160,13 +161,14 @@ impl Transactions {
 
     /// Returns the number of lost corrections: they failed, or their outcome is unknown. A lost refund may leave its
     /// tokens charged, so fewer requests are admitted. A lost extra charge may not have taken its tokens, so more
-    /// requests are admitted. Corrections that end with their runtime do not count.
+    /// requests are admitted. Corrections that end with their runtime do not count, and neither do those for which
+    /// [`settle`](Self::settle) returns an error.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.0.lost.load(Relaxed)
     }
 
-    /// Waits until no transaction is in progress, at most `limit`. During the wait, new transactions fail.
+    /// Waits at most `limit` until no transaction is in progress. During the wait, new transactions fail.
     ///
     /// # Errors
     ///
@@ -181,7 +183,7 @@ impl Transactions {
     }
 
     /// Makes the charges of all parts, or of none. Refunds are sent before the returned future resolves, so that they
-    /// precede the caller's next charges.
+    /// usually precede the caller's next charges.
     ///
     /// # Errors
     ///
