@@ -3,7 +3,9 @@ use std::time::Duration;
 use super::{Arithmetic, MAX_COUNT, Now, Take, Words, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
-/// The maximum limit of a sliding window log, in tokens, and the maximum number of requests that count in its window.
+/// The maximum limit of a sliding window log, in tokens, and the maximum number of entries that count in its window.
+///
+/// An entry usually holds one request. An extra charge to a log with this number of entries joins the last entry.
 ///
 /// In memory a log usually takes 16 to 37 bytes per request in a key's window: it grows by doubling, and drops old
 /// requests in batches.

@@ -9,11 +9,12 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A backend's answer: a decision, a failure, or the future of a decision.
 #[non_exhaustive]
 pub enum Answer {
-    /// The decisions are in the caller's `out`. The value is `true` if every policy allows the request.
+    /// The decisions are in the caller's `out`. The value is `true` if every policy allows the request. In the answer
+    /// to [`settle`](super::Backend::settle), the value is `true`, and there are no decisions.
     Done(bool),
     /// The backend did not decide.
     Failed(BackendError),
-    /// The future of the decisions. It borrows nothing from the charges.
+    /// The future of the decisions. The future borrows nothing from the charges.
     Later(BoxFuture<'static, Result<JointDecision, BackendError>>),
 }
 
@@ -44,7 +45,7 @@ impl fmt::Debug for Answer {
 /// The decisions of all policies on one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JointDecision {
-    /// Whether every policy allows the request.
+    /// Whether every policy allows the request. `true` in the answer to [`settle`](super::Backend::settle).
     pub allowed: bool,
     /// One decision per charge, in the order of the charges. Empty in the answer to
     /// [`settle`](super::Backend::settle).

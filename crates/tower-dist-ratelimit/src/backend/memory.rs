@@ -73,8 +73,8 @@ const LOCKS: usize = 256;
 ///
 /// A limiter with one policy that is a bucket, a queue or a fixed window usually decides with one compare-and-swap: no
 /// lock, no allocation. A short lock is necessary for a key's first request, for several policies, for buckets and
-/// queues with dynamic quotas, and for all other algorithms. Requests wait for the lock only if they have the same key,
-/// or by chance share its lock. The memory keeps a SipHash-1-3 of each key with a random seed, and not the key itself.
+/// queues with dynamic quotas, and for all other algorithms. Requests wait for a lock only if they have the same key,
+/// or by chance the same lock. The memory keeps a SipHash-1-3 of each key with a random seed, and not the key itself.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
