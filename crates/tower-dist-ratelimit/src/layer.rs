@@ -22,7 +22,7 @@ use crate::{
 /// Limits the rate of HTTP requests to a service.
 ///
 /// The layer's backend keeps the counts. All services of the layer, and all clones of the layer or of a service, share
-/// the counts. For separate counts, build a second layer with another backend, or with other policy names.
+/// the counts. For separate counts, build a second layer whose policies have other names.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key};
@@ -46,17 +46,18 @@ impl RateLimitLayer {
 }
 
 impl<R> RateLimitLayer<R> {
-    /// Returns the number of corrections of the backend that were lost. See
-    /// [`RateLimitHandle`](crate::RateLimitHandle).
+    /// Returns the number of lost corrections. A correction is a charge or refund that the layer sends to the backend
+    /// after a decision. See [`RateLimitHandle`](crate::RateLimitHandle).
     ///
-    /// A correction is lost if the backend fails or times out, the circuit is open, 1024 corrections are in flight, or
-    /// no tokio runtime is running.
+    /// A correction counts as lost if the backend fails or times out, the [circuit is open](crate::FailureMode), or
+    /// 1024 corrections are in flight. A correction of a remote backend usually also counts as lost if it is made
+    /// outside of a tokio runtime.
     #[must_use]
     pub fn lost_corrections(&self) -> u64 {
         self.http.limits.guard.lost_corrections()
     }
 
-    /// Gives the unused tokens of [leases](crate::Consistency::Leased) back to the backend, for a shutdown. See
+    /// Gives unused tokens of [leases](crate::Consistency::Leased) back to the backend, for a shutdown. See
     /// [`Limiter::return_leases`](crate::Limiter::return_leases).
     ///
     /// # Errors
@@ -97,9 +98,9 @@ impl<R> fmt::Debug for RateLimitLayer<R> {
 ///
 /// # Cost
 ///
-/// In [`Memory`](crate::backend::Memory), a single policy usually decides without a lock if it is a bucket without
-/// dynamic quotas, or a fixed window that does not start with a key's first request. Without `RateLimit` headers, an
-/// allowed request then usually takes no allocation.
+/// In [`Memory`](crate::backend::Memory), a layer with a single policy usually decides without a lock if the policy is
+/// a bucket without dynamic quotas, or a fixed window that does not start with a key's first request. Without
+/// `RateLimit` headers, an allowed request then usually takes no allocation.
 #[derive(Clone)]
 pub struct RateLimit<S, R = ProblemJson> {
     inner: S,

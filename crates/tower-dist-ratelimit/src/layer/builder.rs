@@ -56,8 +56,8 @@ impl RateLimitLayerBuilder {
 impl<R> RateLimitLayerBuilder<R> {
     shared_setters!();
 
-    /// Adds a policy. A request passes if all policies allow it; otherwise no policy is charged, or the charges are
-    /// [refunded](crate::Source::Parts).
+    /// Adds a policy. A request passes if all policies that apply to the request allow it. Otherwise no policy is
+    /// charged, or the charges are [refunded](crate::Source::Parts).
     ///
     /// With two nested layers, the outer layer has already charged a request that the inner layer rejects. To decide a
     /// limit for all requests and a limit for some requests together, add both to one layer, with [`Policy::only_if`].
@@ -67,7 +67,8 @@ impl<R> RateLimitLayerBuilder<R> {
     }
 
     /// Exempts requests for which the closure returns `true`, such as health checks and CORS preflights. No policy
-    /// applies to them, and their responses get no headers. Several calls add up.
+    /// applies to these requests, and the layer adds no headers to their responses. With several closures, a request is
+    /// exempt if one of them returns `true`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -137,11 +138,11 @@ impl<R> RateLimitLayerBuilder<R> {
     }
 
     /// Also adds `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` (in seconds from now) to the
-    /// responses with `RateLimit` headers, for clients that know no other headers.
+    /// responses with `RateLimit` headers, for clients that know only these three.
     ///
     /// They describe one policy that is not [hidden](Policy::hidden): the rejecting policy with the longest wait, or
     /// else the policy with the fewest remaining tokens. If that policy can never admit the request,
-    /// `X-RateLimit-Reset` is missing. If the inner service has set one of the three headers, the layer adds none.
+    /// `X-RateLimit-Reset` is missing. If the response already has one of the three headers, the layer adds none.
     pub fn x_ratelimit(mut self) -> Self {
         self.answers.x_ratelimit = true;
         self
@@ -163,8 +164,9 @@ impl<R> RateLimitLayerBuilder<R> {
     /// failed without a response.
     ///
     /// Use it to refund requests that failed on the server's side, or to count only failed requests, for example failed
-    /// logins. If the service has [settled](crate::RateLimitHandle::settle) a charge, the charge is not refunded. If
-    /// the caller drops the call before its response, the charge stays.
+    /// logins. A charge is not refunded if the service has [settled](crate::RateLimitHandle::settle) the charge, or if
+    /// the charge has left its window. If the caller drops the call before its response, the closure does not run, so
+    /// the charge usually stays.
     ///
     /// # Cost
     ///
@@ -248,7 +250,7 @@ impl<R> RateLimitLayerBuilder<R> {
         self.reject(reject)
     }
 
-    /// Builds rejection responses as gRPC statuses, for tonic and all other bodies with an empty `Default`. See
+    /// Builds rejection responses as gRPC statuses, for tonic's body and all other bodies with an empty `Default`. See
     /// [`GrpcRejection`].
     ///
     /// ```

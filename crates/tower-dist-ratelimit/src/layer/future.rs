@@ -23,7 +23,8 @@ use crate::{
 /// # Cancel safety
 ///
 /// Dropping the future drops the inner call, the wait in a leaky queue, or the pending decision together with the ready
-/// inner service. Charged tokens stay charged, unless a [`Meter`](crate::Meter) in the inner call settles them.
+/// inner service. Charged tokens stay charged, unless the inner call corrects the charge, for example with a
+/// [`Meter`](crate::Meter).
 ///
 /// # Panics
 ///
