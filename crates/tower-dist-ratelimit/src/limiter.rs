@@ -20,7 +20,7 @@ use crate::{
 
 /// A limit for code without HTTP and tower. The caller passes the key and handles the decision.
 ///
-/// Clones share the counts. All keys that are `None` share one count.
+/// Clones share the counts. All keys that are or contain `None` share one count.
 ///
 /// While the backend fails or is late, the [failure mode](LimiterBuilder::failure_mode) decides; by default this
 /// instance decides alone. [`charge`](Self::charge) and [`refund`](Self::refund) correct costs that are known later.
@@ -90,9 +90,12 @@ impl Limiter {
     /// # }
     /// ```
     ///
-    /// All policies of the limiter need [`dynamic_quotas`](Policy::dynamic_quotas); otherwise checks and corrections
-    /// fail. A check also fails if the quota's window is zero or above 100 years, unless the quota itself is zero and
-    /// so rejects every request. A quota that the backend cannot count is usually replaced by the nearest one.
+    /// With a window or log algorithm, only the limit of the quota counts, and the window stays the policy's.
+    ///
+    /// All policies of the limiter need [`dynamic_quotas`](Policy::dynamic_quotas). Otherwise checks fail, and
+    /// corrections usually fail, too. A check also fails if the quota's window is zero or above 100 years. The
+    /// exception is a quota with a limit or burst of zero, which rejects every check. A quota that the backend cannot
+    /// count is usually replaced by the nearest one.
     #[must_use]
     pub fn with_quota(&self, quota: Quota) -> Self {
         Self {
@@ -145,8 +148,8 @@ impl Limiter {
         CheckFuture::new(self, key, None)
     }
 
-    /// Charges `cost` tokens to a key, if all policies allow it. A cost of zero takes no tokens. A cost above the
-    /// burst, or above the limit of an algorithm without a burst, is never allowed.
+    /// Charges `cost` tokens to a key, if all policies allow it. A cost of zero takes no tokens. No policy allows a
+    /// cost above its burst, or above its limit if the algorithm has no burst.
     ///
     /// # Errors
     ///
@@ -161,8 +164,8 @@ impl Limiter {
 
     /// Returns the state of a key without a charge: its remaining tokens, and the time until all its tokens are free.
     ///
-    /// A peek is a check of cost zero, which only a quota of zero rejects. An observer receives only events of the
-    /// backend.
+    /// A peek is a check of cost zero, which only a quota of zero rejects. Of all [events](crate::Event), a peek causes
+    /// at most `BackendFailed`, `CircuitOpened` and `CircuitClosed`.
     ///
     /// # Errors
     ///
@@ -182,10 +185,11 @@ impl Limiter {
         decision(limits, outcome, &mut check)
     }
 
-    /// Charges `tokens` in addition to an earlier check, even if the key has too few. Later checks are then rejected
-    /// for a longer time. Use it for a cost that turns out higher than expected.
+    /// Charges `tokens` in addition to an earlier check. If fewer tokens are free, the key goes into debt, and later
+    /// checks are rejected for longer. Use it for a cost that turns out higher than expected.
     ///
-    /// While the circuit is open, the local fallback is charged. Without a local fallback, the charge then fails.
+    /// While the [circuit is open](crate::FailureMode), the [local fallback](crate::FailureMode::Local) is charged.
+    /// Without a local fallback, the charge then fails.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -215,7 +219,8 @@ impl Limiter {
     /// algorithm, make the refund before the window of the charge ends. A later refund lowers the count of the current
     /// window instead.
     ///
-    /// While the circuit is open, the local fallback gets the refund. Without a local fallback, the refund then fails.
+    /// While the [circuit is open](crate::FailureMode), the [local fallback](crate::FailureMode::Local) gets the
+    /// refund. Without a local fallback, the refund then fails.
     ///
     /// # Errors
     ///
@@ -247,11 +252,11 @@ impl Limiter {
         }
     }
 
-    /// Clears the count of a key, also in the local fallback. While the circuit is open, clears only the local
-    /// fallback, and fails.
+    /// Clears the count of a key, also in the [local fallback](crate::FailureMode::Local). While the [circuit is
+    /// open](crate::FailureMode), clears only the local fallback, and fails.
     ///
-    /// If the backend fails to clear the count of one policy, it can still clear the counts of the other policies. All
-    /// of them share one timeout.
+    /// If the backend fails to clear the count of one policy, it can still clear the counts of the other policies. The
+    /// resets of all policies share one timeout.
     ///
     /// # Errors
     ///
@@ -283,8 +288,8 @@ impl Limiter {
         Timeout::new(limits.timeout, Box::pin(all)).await
     }
 
-    /// Gives the unused tokens of [leases](crate::Consistency::Leased) back to the backend. Call it before shutdown:
-    /// otherwise they are lost, which matters for hourly and daily quotas.
+    /// Gives unused tokens of [leases](crate::Consistency::Leased) back to the backend. Call it before shutdown:
+    /// otherwise all unused tokens are lost, which matters for hourly and daily quotas.
     ///
     /// A bucket gets back its unused tokens, less the number of tokens that it regains in one lease time plus the
     /// backend timeout. This deduction keeps the [bound on over-admission](crate::Consistency::Leased). Windows, logs,

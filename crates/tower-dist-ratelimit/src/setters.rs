@@ -17,7 +17,7 @@ macro_rules! shared_setters {
         ///
         /// # Default
         ///
-        /// [`FailureMode::Local`] with 1 instance: each instance admits the whole limit.
+        /// [`FailureMode::Local`] with 1 instance: each instance then admits up to the whole limit.
         pub fn failure_mode(mut self, mode: FailureMode) -> Self {
             self.settings.failure_mode = mode;
             self
@@ -52,8 +52,8 @@ macro_rules! shared_setters {
         ///
         /// After a rejection, this instance usually rejects requests of the same keys that cost at least as much,
         /// without a round trip. It does so at most until the backend would admit the rejected request, and for at most
-        /// 1 s. The backend would usually reject these requests, too. Exceptions are refunds, resets and raised limits
-        /// by another instance within that second.
+        /// 1 s. The backend would usually reject these requests, too. The main exceptions are refunds, resets and
+        /// raised limits within that second, by another instance or another limiter.
         ///
         /// # Default
         ///
@@ -61,7 +61,7 @@ macro_rules! shared_setters {
         ///
         /// # Cost
         ///
-        /// 130 kB per limiter or layer, and 400 bytes for each of at most 4,096 rejections.
+        /// 130 kB per limiter or layer over a remote backend, and 400 bytes for each of at most 4,096 rejections.
         pub fn deny_cache(mut self, on: bool) -> Self {
             self.settings.deny_cache = on;
             self

@@ -22,7 +22,7 @@ use crate::{
 /// ```
 /// use tower_dist_ratelimit::{Limiter, FailureMode, Policy, Quota, backend::Memory};
 ///
-/// // Rejects all logins while the backend fails.
+/// // While the backend fails, checks return an error, so no login passes.
 /// let limiter = Limiter::builder(Memory::default(), Policy::new("logins", Quota::per_minute(5)).sliding_window_log())
 ///     .failure_mode(FailureMode::Closed)
 ///     .build()?;
