@@ -36,22 +36,23 @@ const MAX_NAME: usize = 64;
 ///
 /// # Algorithms
 ///
-/// | algorithm | maximum in any window | use |
+/// | algorithm | maximum tokens in any window | use |
 /// |---|---|---|
 /// | token bucket (default), [`leaky_bucket`](Self::leaky_bucket) | burst + limit | most limits: bursts are allowed and bounded |
 /// | [`leaky_queue`](Self::leaky_queue) | limit, evenly spaced, if each request costs 1 | calls to a service that does not tolerate bursts; requests wait |
 /// | [`fixed_window`](Self::fixed_window), [`fixed_window_staggered`](Self::fixed_window_staggered), [`fixed_window_from_first_request`](Self::fixed_window_from_first_request) | 2 × limit | hourly or daily quotas that people have to understand |
 /// | [`sliding_window`](Self::sliding_window) | almost 2 × limit; 1.02 to 1.15 × limit on real traffic | a sliding window at the price of two counters |
-/// | [`sliding_window_buckets`](Self::sliding_window_buckets) | almost 2 × limit; closer on real traffic | the same at the price of more counters |
+/// | [`sliding_window_buckets`](Self::sliding_window_buckets) | almost 2 × limit; closer to the limit on real traffic | a more precise sliding window at the price of more counters |
 /// | [`sliding_window_strict`](Self::sliding_window_strict) | limit | hard limits in fixed memory |
 /// | [`sliding_window_log`](Self::sliding_window_log) | limit | hard limits that are small |
 ///
-/// These maxima hold with [`Consistency::Exact`](crate::Consistency::Exact), while the backend works and its clocks
-/// agree.
+/// These maxima hold with [`Consistency::Exact`](crate::Consistency::Exact), with a fixed quota, and without refunds.
+/// They assume that the backend works and keeps all keys, and that its clocks agree.
 ///
 /// # Default
 ///
-/// A token bucket that all requests share. Each request costs 1 token.
+/// A token bucket that all requests share; in a [`Limiter`](crate::Limiter), one bucket per key. Each request costs 1
+/// token.
 ///
 /// # Errors
 ///
@@ -118,22 +119,22 @@ impl Policy {
         }
     }
 
-    /// Counts with a leaky bucket as a meter. Each request adds its cost, the bucket leaks `limit` tokens per window,
-    /// and the limit rejects a request that would overflow the bucket. The capacity is the quota's burst.
+    /// Counts with a leaky bucket as a meter. Each admitted request adds its cost, and the bucket leaks `limit` tokens
+    /// per window. The policy rejects a request that would overflow the bucket. The capacity is the quota's burst.
     ///
-    /// A leaky bucket admits exactly the requests that a token bucket admits.
+    /// A leaky bucket admits exactly the requests that a token bucket with the same quota admits.
     pub fn leaky_bucket(mut self) -> Self {
         self.backend.algorithm = Algorithm::LeakyBucket;
         self
     }
 
     /// Counts with a leaky bucket as a queue. Requests pass one at a time, `window / limit` apart for each token of
-    /// their cost, and wait for their turn. A request that would wait longer than `max_wait` is rejected. `max_wait` is
-    /// above zero and at most 100 years.
+    /// their cost, and wait for their turn. A request of cost zero passes immediately. A request that would wait longer
+    /// than `max_wait` is rejected. `max_wait` is above zero and at most 100 years; some backends allow less.
     ///
     /// Use it for calls that must not come in bursts at all, such as those to a partner's API. Layers wait for the
-    /// decision's [`delay`](crate::Decision::delay). A caller of a [`Limiter`](crate::Limiter) has to wait for it
-    /// itself.
+    /// decision's [`delay`](crate::Decision::delay). A caller of a [`Limiter`](crate::Limiter) has to wait for the
+    /// delay itself.
     ///
     /// If a caller drops a request while it waits, the place stays empty, because later requests already have their
     /// times. A refund by a [handle](crate::RateLimitHandle) or a [`Limiter`](crate::Limiter::refund) moves only new
@@ -151,8 +152,8 @@ impl Policy {
         self.counted(Algorithm::FixedWindow { staggered: false })
     }
 
-    /// Counts in [fixed windows](Self::fixed_window) that start at a different time for each key, so that not all
-    /// clients return in the same instant.
+    /// Counts in [fixed windows](Self::fixed_window) that usually start at a different time for each key, so that not
+    /// all clients return in the same instant.
     pub fn fixed_window_staggered(self) -> Self {
         self.counted(Algorithm::FixedWindow { staggered: true })
     }
@@ -240,8 +241,8 @@ impl Policy {
     /// Policies that are colocated under the same name share that server.
     ///
     /// Without this setting, a Redis Cluster usually decides policies with different keys in parallel. If one policy
-    /// rejects, the charges to the other policies are refunded. Colocated policies are decided in one step, but one
-    /// server carries all of their load. A change of this setting can restart the counts.
+    /// rejects, the charges to the other policies are refunded. Policies under one name are usually decided in one
+    /// step, but one server carries all of their load. A change of this setting can restart the counts.
     ///
     /// # Default
     ///
@@ -350,8 +351,8 @@ impl Policy {
         self
     }
 
-    /// Computes the cost of a request in tokens. A request of cost zero is free. A request that costs more than the
-    /// burst, or than the limit if the algorithm has no burst, is rejected, and waiting does not help.
+    /// Computes the cost of a request in tokens. A request of cost zero takes no tokens. A request that costs more than
+    /// the burst, or than the limit if the algorithm has no burst, is rejected, and waiting does not help.
     pub fn cost_fn<F>(mut self, cost: F) -> Self
     where
         F: Fn(RequestParts<'_>) -> u64 + Send + Sync + 'static,
@@ -361,7 +362,7 @@ impl Policy {
         self
     }
 
-    /// Sets how the limit handles a request without a key.
+    /// Sets how the policy handles a request without a key.
     ///
     /// # Default
     ///
@@ -374,9 +375,9 @@ impl Policy {
 
     /// Applies the policy only to requests for which the closure returns `true`.
     ///
-    /// So one layer can hold the limits of a whole service and the limits of its routes, and decide them together: a
-    /// request that one policy rejects is not charged to any policy. With a separate layer for each route, the outer
-    /// layer has charged the request before the inner one rejects it.
+    /// So one layer can hold the limits of a whole service and the limits of its routes, and decide them together. If
+    /// one policy rejects a request, no policy is charged, or the charges are [refunded](crate::Source::Parts). With a
+    /// separate layer for each route, the outer layer has charged the request before the inner one rejects it.
     ///
     /// This works in a [`RateLimitLayer`](crate::RateLimitLayer), for HTTP and gRPC. The closure sees the request as it
     /// arrives at the layer. In axum, [`Router::layer`](https://docs.rs/axum/0.8/axum/struct.Router.html#method.layer)
@@ -463,15 +464,16 @@ impl Policy {
     ///
     /// | closure returns | quota |
     /// |---|---|
-    /// | `None`, or a window of zero or above 100 years | the policy's quota |
+    /// | `None` | the policy's quota |
     /// | a limit or burst of zero | rejects every request, without a round trip |
+    /// | any other quota with a window of zero or above 100 years | the policy's quota |
     /// | another quota, with a bucket or leaky queue | that quota, or the nearest quota within the backend's bounds |
-    /// | another quota, with a window or log algorithm | its limit, with the policy's window; a log counts at most 10,000, or less in some backends |
+    /// | another quota, with a window or log algorithm | its limit within the backend's bounds, with the policy's window; a log counts at most 10,000, or less in some backends |
     ///
     /// Used tokens stay used when the quota changes. If a bucket, window or log has more used tokens than the new burst
     /// or limit, it rejects requests until enough tokens have returned. If the new burst or limit is higher, the key
     /// gets the difference immediately. Buckets and queues use the new rate from the first charge with the new quota,
-    /// even if that charge is rejected.
+    /// even if that charge is rejected. A request of cost zero does not change the rate.
     ///
     /// # Default
     ///
@@ -502,13 +504,13 @@ impl Policy {
     /// The look-up must finish within the layer's [timeout](crate::RateLimitLayerBuilder::backend_timeout). If the
     /// look-up times out, [`FailureMode`](crate::FailureMode) decides. Over a [`Memory`](crate::backend::Memory)
     /// without a set [consistency](crate::RateLimitLayerBuilder::consistency), [`Local`](crate::FailureMode::Local)
-    /// means that all policies decide on the request with their own quotas. After the look-up the backend has the same
-    /// time again, so a slow look-up never opens the backend's circuit. During the look-up the request occupies the
-    /// ready inner service, so keep the quotas in a cache.
+    /// means that all policies decide on the request with their own quotas. After the look-up, the backend has the
+    /// whole timeout again, so a slow look-up never opens the backend's circuit. During the look-up the request
+    /// occupies the ready inner service, so keep the quotas in a cache.
     ///
     /// This works in a [`RateLimitLayer`](crate::RateLimitLayer), for HTTP and gRPC. For other requests, and for
-    /// requests that wait for their turn, let a layer above look up the quota and store it in the request. Then
-    /// read it with [`RequestPolicy::quota_by`](crate::RequestPolicy::quota_by).
+    /// requests that [wait](crate::ThrottleLayer) for their turn, let a layer above look up the quota and store it in
+    /// the request. Then read it with [`RequestPolicy::quota_by`](crate::RequestPolicy::quota_by).
     ///
     /// # Cost
     ///
@@ -558,7 +560,7 @@ impl Policy {
         self.backend.algorithm
     }
 
-    /// The name under which the policy is [colocated](Self::colocate).
+    /// The name under which the policy is [colocated](Self::colocate). `None` if it is not colocated.
     #[must_use]
     pub fn colocated(&self) -> Option<&str> {
         self.backend.colocated.as_deref()

@@ -137,7 +137,7 @@ impl Quota {
     }
 
     /// Returns whether the limit or the burst is 0. Layers and limiters reject all requests of a key with such a quota.
-    /// A backend rejects every cost above zero.
+    /// Under such a quota, a backend that is called directly rejects only costs above zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.limit == 0 || self.burst == 0

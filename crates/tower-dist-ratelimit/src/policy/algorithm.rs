@@ -26,17 +26,18 @@ pub enum Algorithm {
     LeakyBucket,
     /// A leaky bucket whose requests wait for their turn.
     LeakyQueue {
-        /// Maximum wait, above zero and at most 100 years.
+        /// Maximum wait, above zero and at most 100 years. Some backends allow less.
         max_wait: Duration,
     },
-    /// A counter per window.
+    /// A counter per window. The windows of a key start at fixed times.
     FixedWindow {
         /// Whether the windows start at a different time for each key.
         staggered: bool,
     },
-    /// A counter per window. A window starts with a key's first charge.
+    /// A counter per window. A key's first charge starts a window, and so does its first charge after each window.
     FixedWindowFromFirstRequest,
-    /// The counters of the current and the previous window. The previous one counts in part.
+    /// The counters of the current and the previous window. The previous window counts in proportion to its overlap
+    /// with a window that ends now.
     SlidingWindow,
     /// One counter for each of `count` equal parts of the window (buckets), and one for the bucket before them, which
     /// counts in proportion to its part inside the window.
@@ -50,11 +51,11 @@ pub enum Algorithm {
         /// Number of buckets in a window, from 2 to 100.
         count: u32,
     },
-    /// The time and the cost of each request.
+    /// A log of the time and the cost of each admitted request.
     SlidingWindowLog,
 }
 
-/// The name of the algorithm in the literature, with its setting.
+/// The name of the algorithm, with its setting.
 ///
 /// ```
 /// use tower_dist_ratelimit::Algorithm;

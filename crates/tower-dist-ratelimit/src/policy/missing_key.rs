@@ -2,8 +2,8 @@
 ///
 /// # Default
 ///
-/// [`Error`](Self::Error) for keys that every request has if the server is configured for them, such as
-/// [`peer_addr`](crate::key::peer_addr()); [`Shared`](Self::Shared) for all other keys.
+/// [`Error`](Self::Error) for keys with a [hint](crate::key::KeyExtractor::hint) about the server's configuration, such
+/// as [`peer_addr`](crate::key::peer_addr()). [`Shared`](Self::Shared) for all other keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingKey {

@@ -43,8 +43,8 @@ type RequestFn<Req, T> = Arc<dyn Fn(&Req) -> T + Send + Sync>;
 type KeyFn<Req> = dyn Fn(&Req, &mut KeySink) -> Option<()> + Send + Sync;
 
 impl<Req> RequestPolicy<Req> {
-    /// Computes the cost of a request in tokens. A request of cost zero is free. A request that costs more than the
-    /// burst, or than the limit if the algorithm has no burst, is rejected, and waiting does not help.
+    /// Computes the cost of a request in tokens. A request of cost zero takes no tokens. A request that costs more than
+    /// the burst, or than the limit if the algorithm has no burst, is rejected, and waiting does not help.
     ///
     /// # Default
     ///
@@ -60,7 +60,8 @@ impl<Req> RequestPolicy<Req> {
     /// Gives each key its own quota, like [`Policy::quota_by`]. The closure runs at most once per request, also for a
     /// request that [waits](crate::ThrottleLayer).
     ///
-    /// For an asynchronous look-up, let a layer above store the quota in the request, or read it from a cache.
+    /// For an asynchronous look-up, let a layer above store the quota in the request, or let the closure read the quota
+    /// from a cache.
     ///
     /// # Default
     ///
