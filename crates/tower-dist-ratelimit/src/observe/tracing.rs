@@ -9,8 +9,8 @@ use super::{Event, Observer};
 /// | line | level | fields |
 /// |---|---|---|
 /// | `rejected` | DEBUG | `reason`; `violated` policies; `retry_after_ms`, if the wait is known and helps |
-/// | `would have been rejected` | INFO | the same, if the limit is a [shadow](crate::RateLimitLayerBuilder::shadow) |
-/// | `undecided`: the failure mode decides instead of the backend | DEBUG | `error` of the backend or of the quota look-up |
+/// | `would have been rejected`, for a [shadow](crate::RateLimitLayerBuilder::shadow) | INFO | the fields of `rejected` |
+/// | `undecided`: the [failure mode](crate::FailureMode) decides | DEBUG | `error` of the backend or of the quota look-up |
 /// | `waited` | DEBUG | `waited_ms`, the wait in a throttle or a leaky queue |
 /// | `cancelled` | DEBUG | |
 ///

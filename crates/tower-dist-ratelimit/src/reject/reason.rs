@@ -6,10 +6,11 @@ use http::StatusCode;
 pub enum Reason {
     /// A policy lacks tokens for the request.
     Quota,
-    /// The request lacks a key, and its policy [rejects](crate::MissingKey::Reject) such requests.
+    /// The request lacks the key of a policy that [rejects](crate::MissingKey::Reject) such requests.
     MissingKey,
-    /// The request lacks a key that every request should have, so the server is misconfigured. If the key has a
-    /// [hint](crate::Rejection::hint), the hint explains how to configure the server.
+    /// The request lacks the key of a policy with [`MissingKey::Error`](crate::MissingKey::Error). Every request should
+    /// have that key, so the server is misconfigured. If the key has a [hint](crate::Rejection::hint), the hint
+    /// explains how to configure the server.
     Misconfigured,
     /// Neither the backend nor this instance decided, usually because the limit
     /// [fails closed](crate::FailureMode::Closed).
@@ -17,9 +18,11 @@ pub enum Reason {
     /// The [local fallback](crate::FailureMode::Local) lacks tokens for the request, during or after a failure of the
     /// backend or of a quota look-up.
     ReducedCapacity,
-    /// A [`Throttle`](crate::Throttle) already has `max_waiters` waiting requests.
+    /// A [`Throttle`](crate::Throttle) already has [`max_waiters`](crate::CallLimitLayerBuilder::max_waiters) waiting
+    /// requests.
     QueueFull,
-    /// The wait of the request exceeds the maximum wait of a [`Throttle`](crate::Throttle).
+    /// The wait of the request exceeds, or would exceed, the [`max_wait`](crate::CallLimitLayerBuilder::max_wait) of a
+    /// [`Throttle`](crate::Throttle).
     TooLong,
 }
 

@@ -8,7 +8,8 @@ use crate::{
     limits::{Check, Rule},
 };
 
-/// A rejected request, the input of a [`RejectionResponse`](crate::RejectionResponse).
+/// The rejection of a request: the input of a [`RejectionResponse`](crate::RejectionResponse), and a part of
+/// [`Event::Rejected`](crate::Event::Rejected) and [`Event::Shadowed`](crate::Event::Shadowed).
 #[derive(Clone, Copy)]
 pub struct Rejection<'a> {
     decided: Decided<'a>,
@@ -28,7 +29,7 @@ impl<'a> Rejection<'a> {
     }
 
     /// The [hint](crate::key::KeyExtractor::hint) of the missing key, if the reason is
-    /// [`Misconfigured`](Reason::Misconfigured).
+    /// [`Misconfigured`](Reason::Misconfigured) and the key has a hint.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         if self.reason != Reason::Misconfigured {
