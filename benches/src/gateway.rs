@@ -39,12 +39,15 @@ pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
     let bare = start_gateway(&gateway, upstream.port(), &["--bare"]);
     let only = |layer| start_gateway(&gateway, upstream.port(), &["--layers", layer]);
     let [limit, retry, hedge] = ["limit", "retry", "hedge"].map(only);
+    // Longer than any response.
+    let unhedged = start_gateway(&gateway, upstream.port(), &["--hedge-at", "10000"]);
     Ok(wrk.rows([
         Subject::new(CASE, OURS, &ours, "/"),
         Subject::new(CASE, BARE, &bare, "/").goal(NEARLY_BARE),
         Subject::new(CASE, "bare+limit", &limit, "/"),
         Subject::new(CASE, "bare+retry", &retry, "/"),
         Subject::new(CASE, "bare+hedge", &hedge, "/"),
+        Subject::new(CASE, "ours, no hedge due", &unhedged, "/"),
         Subject::new(CASE, "nginx", &nginx, "/"),
     ])?)
 }

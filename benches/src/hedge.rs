@@ -1,5 +1,6 @@
 //! A hedge layer with an armed trigger around a fast service: the cost of a hedge that is never sent.
 
+mod floor;
 mod inner;
 mod peers;
 
@@ -56,6 +57,7 @@ fn percentile<S: Inner>(name: &'static str, inner: S, against: Against) -> Case 
             request,
             &runtime,
         )),
+        Subject::in_runtime("floor", floor::floor(inner, DELAY), request, &runtime),
     ];
     Case::new(name, Figure::Call, subjects)
 }

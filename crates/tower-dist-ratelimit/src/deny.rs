@@ -3,7 +3,7 @@ mod denial;
 use std::{
     collections::hash_map::RandomState,
     future::poll_fn,
-    hash::{BuildHasher, Hash, Hasher},
+    hash::BuildHasher,
     mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -119,7 +119,7 @@ impl Denials {
 
     fn lookup(&self, charges: &[Charge<'_>]) -> Lookup {
         let sent = self.now();
-        let (mut whole, mut sum) = (self.hasher.build_hasher(), 0_u64);
+        let (mut whole, mut sum) = (0_u64, 0_u64);
         for charge in charges {
             let tag = self.tag(charge);
             let hash = |quota| self.hasher.hash_one(quota).max(1);
@@ -132,10 +132,10 @@ impl Denials {
             sum = sum.wrapping_add(version.number.load(SeqCst));
             // A new quota changes the key's version, but a concurrent thread can miss the change. So the tag
             // depends on the quota, too.
-            (tag, quota).hash(&mut whole);
+            whole = whole.rotate_left(1) ^ tag.wrapping_add(quota);
         }
         Lookup {
-            tag: whole.finish(),
+            tag: whole,
             sent,
             version: sum,
         }

@@ -1,6 +1,6 @@
 mod field_text;
 
-use std::time::Duration;
+use std::{sync::Mutex, time::Duration};
 
 use http::{HeaderName, HeaderValue};
 
@@ -51,11 +51,11 @@ pub enum ResponseHeaders {
     Always,
     /// Rejections only.
     OnRejection,
-    /// Rejections, and responses when at most this share of a policy's burst remains, rounded up to a whole token. For
-    /// an algorithm without a burst the limit counts, and for a leaky queue the number of its places.
-    /// [Hidden](crate::Policy::hidden) policies do not count. The share is above 0 and at most 1.
+    /// Rejections, and responses when at most this share of a policy's burst remains, rounded up to a whole token. If
+    /// the algorithm has no burst, the share refers to the limit; in a leaky queue, to the number of places.
+    /// [Hidden](crate::Policy::hidden) policies are ignored. The share is above 0 and at most 1.
     NearLimit(f64),
-    /// No response.
+    /// No response carries these headers.
     Never,
 }
 
@@ -119,9 +119,27 @@ fn wait(decision: &Decision) -> Option<Duration> {
     }
 }
 
-/// The value of `Retry-After`: at least one second, because 0 invites an immediate retry.
-pub(crate) fn retry_after(wait: Duration) -> HeaderValue {
-    integer(whole_seconds(wait).max(1))
+/// The latest value of `Retry-After`, with its number. While clients exceed a limit, most rejections have the same
+/// number and share the value.
+pub(crate) struct RetryAfter(Mutex<(u64, HeaderValue)>);
+
+impl RetryAfter {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new((0, HeaderValue::from_static("0"))))
+    }
+
+    /// Returns the value for a wait: at least one second, because 0 invites an immediate retry.
+    pub(crate) fn value(&self, wait: Duration) -> HeaderValue {
+        let seconds = whole_seconds(wait).max(1);
+        // If another thread uses the latest value, builds a new one instead of waiting.
+        let Ok(mut latest) = self.0.try_lock() else {
+            return integer(seconds);
+        };
+        if latest.0 != seconds {
+            *latest = (seconds, integer(seconds));
+        }
+        latest.1.clone()
+    }
 }
 
 /// A number in one allocation; `HeaderValue::from` takes more.
@@ -149,11 +167,18 @@ mod tests {
     use crate::Quota;
 
     #[test]
-    fn a_wait_of_less_than_a_second_is_written_as_a_second() {
-        assert_eq!(retry_after(Duration::ZERO), "1");
-        assert_eq!(retry_after(Duration::from_nanos(1)), "1");
-        assert_eq!(retry_after(Duration::from_millis(1001)), "2");
-        assert_eq!(retry_after(Duration::MAX), u64::MAX.to_string());
+    fn a_wait_is_written_in_seconds_rounded_up_and_at_least_one() {
+        let retry_after = RetryAfter::new();
+        for (wait, seconds) in [
+            (Duration::ZERO, "1"),
+            (Duration::from_nanos(1), "1"),
+            (Duration::from_millis(1001), "2"),
+            (Duration::from_secs(2), "2"),
+            (Duration::from_secs(1), "1"),
+            (Duration::MAX, "18446744073709551615"),
+        ] {
+            assert_eq!(retry_after.value(wait), seconds);
+        }
     }
 
     #[test]

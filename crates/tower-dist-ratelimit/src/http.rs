@@ -14,7 +14,8 @@ pub use self::response_head::ResponseHead;
 pub(crate) use self::stamp::policies_of;
 use self::{follow_up::Refund, stamp::Stamp};
 use crate::{
-    Decided, RateLimitHandle, Reason, Rejection, RejectionResponse, ResponseHeaders, headers,
+    Decided, RateLimitHandle, Reason, Rejection, RejectionResponse, ResponseHeaders,
+    headers::RetryAfter,
     key::RequestParts,
     limits::{Check, Limits, Outcome, Rule},
 };
@@ -36,6 +37,7 @@ pub(crate) struct HttpLimits {
     pub(crate) answers: HttpSettings,
     /// The value of `RateLimit-Policy`, if it is the same for all requests.
     pub(crate) policy_field: Option<HeaderValue>,
+    pub(crate) retry_after: RetryAfter,
 }
 
 /// The HTTP settings of a layer.
@@ -143,7 +145,7 @@ impl HttpLimits {
             && !reject.has_retry_hint()
             && let Ok(Entry::Vacant(entry)) = fields.try_entry(RETRY_AFTER)
         {
-            let _ = entry.try_insert(headers::retry_after(wait));
+            let _ = entry.try_insert(self.retry_after.value(wait));
         }
         if self.answers.fields != ResponseHeaders::Never
             && let Some(stamp) = Stamp::new(self, rejection.decided())

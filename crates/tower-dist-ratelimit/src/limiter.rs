@@ -1,11 +1,7 @@
 mod builder;
 mod check;
 
-use std::{
-    fmt,
-    future::{Future, poll_fn},
-    sync::Arc,
-};
+use std::{fmt, future::poll_fn, sync::Arc};
 
 use smallvec::SmallVec;
 

@@ -2,7 +2,7 @@ mod algorithm;
 mod missing_key;
 mod request_policy;
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 pub use algorithm::Algorithm;
 pub use missing_key::MissingKey;

@@ -3,7 +3,6 @@
 #[cfg(feature = "drain")]
 mod drain;
 
-use std::future::Future;
 use std::pin::Pin;
 
 #[cfg(feature = "drain")]

@@ -1,4 +1,4 @@
-use std::{fmt, future::Future, pin::Pin};
+use std::{fmt, pin::Pin};
 
 use super::BackendError;
 use crate::Decisions;

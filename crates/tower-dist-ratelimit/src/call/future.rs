@@ -1,7 +1,5 @@
 use std::{
-    fmt,
-    future::Future,
-    mem,
+    fmt, mem,
     pin::Pin,
     task::{Context, Poll, ready},
 };

@@ -8,9 +8,6 @@ const ROW: u8 = 5;
 /// Minimum number of outcomes, decisions and failures together, at which the failure rate can open the circuit.
 const FEWEST: u64 = 10;
 
-/// The failure rate covers the current half second and the previous one.
-const HALF: Duration = Duration::from_millis(500);
-
 /// The state of a circuit breaker.
 ///
 /// Pure: the time since some origin and the random bits are arguments.
@@ -32,8 +29,8 @@ pub(super) enum Circuit {
 pub(super) struct RecentResults {
     /// Number of consecutive failures. The failures of requests that were in flight together count once.
     row: u8,
-    /// The number of the half second that `now` covers.
-    half: u128,
+    /// The number of the half second that `now` covers. The failure rate covers this half second and the previous one.
+    half: u64,
     now: Tally,
     before: Tally,
 }
@@ -133,7 +130,7 @@ impl Circuit {
 
 impl RecentResults {
     fn count(mut self, failed: Option<u8>, now: Duration) -> Self {
-        let half = now.as_nanos() / HALF.as_nanos();
+        let half = now.as_secs() << 1 | u64::from(now.subsec_millis() / 500);
         // Another thread may have counted an outcome with a later time already. This outcome then counts in the later
         // half second.
         if half > self.half {

@@ -1,5 +1,4 @@
 use std::{
-    future::Future,
     pin::Pin,
     task::{Context, Poll},
 };

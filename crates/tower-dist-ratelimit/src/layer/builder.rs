@@ -6,6 +6,7 @@ use super::RateLimitLayer;
 use crate::{
     BuildError, Consistency, Decided, FailureMode, GrpcRejection, Policy, ProblemJson, Rejection,
     ResponseHeaders,
+    headers::RetryAfter,
     http::{HttpLimits, HttpSettings, ResponseHead, policies_of},
     key::RequestParts,
     limits::{Check, Settings},
@@ -294,6 +295,7 @@ impl<R> RateLimitLayerBuilder<R> {
             policy_field: policies_of(&limits.rules, none).filter(|_| !varies),
             limits: Arc::new(limits),
             answers: self.answers,
+            retry_after: RetryAfter::new(),
         };
         Ok(RateLimitLayer {
             http: Arc::new(http),

@@ -1,7 +1,4 @@
-use std::{
-    future::Future,
-    task::{Context, Poll, Waker},
-};
+use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::Handle;
 use tower_service::Service;

@@ -1,7 +1,5 @@
 //! The end of a call.
 
-use std::future::Future;
-
 use tokio::time::Instant;
 use tower_attempt::{Attempt, AttemptKind, Mode, Observe, Outcomes, Record, Requests};
 use tower_service::Service;

@@ -1,6 +1,5 @@
 //! Sends hedges that are due, and reacts to failed attempts.
 
-use std::future::Future;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
