@@ -56,14 +56,15 @@ impl BuildError {
         }
     }
 
-    /// Adds the name of the policy that has the setting.
+    /// Adds the name of the policy that the error concerns.
     #[must_use]
     pub fn in_policy(mut self, name: &str) -> Self {
         self.policy = Some(name.to_owned());
         self
     }
 
-    /// The name of the policy that has the setting, or `None` for a setting of the whole limit.
+    /// The name of the policy that the error concerns. `None` if the error concerns the whole limit, or a quota without
+    /// a policy.
     #[must_use]
     pub fn policy(&self) -> Option<&str> {
         self.policy.as_deref()
