@@ -56,8 +56,8 @@ impl<Req> CallLimitLayer<Req> {
 }
 
 impl<Req, M> CallLimitLayer<Req, M> {
-    /// Gives the unused tokens of [leases](crate::Consistency::Leased) back to the backend, for a shutdown. See
-    /// [`Limiter::return_leases`](crate::Limiter::return_leases).
+    /// Gives unused tokens of [leases](crate::Consistency::Leased) back to the backend, for a shutdown. See
+    /// [`Limiter::return_leases`](crate::Limiter::return_leases) for the tokens that are not given back.
     ///
     /// # Errors
     ///
@@ -96,12 +96,16 @@ impl<Req, M: fmt::Debug> fmt::Debug for CallLimitLayer<Req, M> {
 
 /// A service behind rate limits, from [`CallLimitLayer`].
 ///
-/// The service is ready when the inner service is. A rejection is an error of the call, not of readiness. A rejected
-/// call drops the ready inner service, which releases any permit that the service holds, and replaces it with a clone.
-/// A call that waits for the backend or in a leaky queue treats the inner service as in
-/// [`RateLimit`](crate::RateLimit).
+/// In the mode [`Rejecting`], the service is ready when the inner service is. A rejection is an error of the call, not
+/// of readiness.
 ///
-/// In the mode [`Waits`] the service is always ready: see [`Throttle`](crate::Throttle).
+/// | call | inner service |
+/// |---|---|
+/// | rejected | The call drops the ready instance, which releases any concurrency permit that the instance holds. A clone replaces the instance. |
+/// | waits for the backend | The call keeps the ready instance, and the service continues with a clone. |
+/// | waits in a [leaky queue](crate::Policy::leaky_queue) | The call drops the ready instance. When its turn comes, the call makes a clone ready. |
+///
+/// In the mode [`Waits`], the service is always ready: see [`Throttle`](crate::Throttle).
 pub struct CallLimit<S, Req, M = Rejecting> {
     pub(crate) inner: S,
     pub(crate) layer: CallLimitLayer<Req, M>,

@@ -18,7 +18,7 @@ use crate::{
 /// | [`backend_timeout`](Self::backend_timeout) | 50 ms |
 /// | [`consistency`](Self::consistency) | [`Consistency::Exact`] |
 /// | [`deny_cache`](Self::deny_cache) | on, for remote backends |
-/// | [`waiting`](Self::waiting) | requests are rejected immediately |
+/// | [`waiting`](Self::waiting) | off: requests over the limit are rejected immediately |
 /// | [`max_wait`](CallLimitLayerBuilder::max_wait) | 1 s |
 /// | [`max_waiters`](CallLimitLayerBuilder::max_waiters) | 1024 |
 /// | [`shadow`](Self::shadow) | off: the limit rejects requests |
@@ -58,9 +58,9 @@ impl<Req> CallLimitLayerBuilder<Req> {
 impl<Req, M> CallLimitLayerBuilder<Req, M> {
     shared_setters!();
 
-    /// Adds a policy: a [`Policy`](crate::Policy) that counts all requests together, or the result of
-    /// [`Policy::by_request`](crate::Policy::by_request). A request passes if all policies allow it; otherwise no
-    /// policy is charged, or the charges are [refunded](crate::Source::Parts).
+    /// Adds a policy: a [`Policy`](crate::Policy) that counts all requests together, or a [`RequestPolicy`], such as
+    /// the result of [`Policy::by_request`](crate::Policy::by_request). A request passes if all policies allow it. If a
+    /// policy rejects the request, no policy is charged, or the charges are [refunded](crate::Source::Parts).
     pub fn limit(mut self, policy: impl Into<RequestPolicy<Req>>) -> Self {
         self.policies.push(policy.into());
         self
@@ -86,8 +86,9 @@ impl<Req, M> CallLimitLayerBuilder<Req, M> {
 }
 
 impl<Req> CallLimitLayerBuilder<Req> {
-    /// Delays requests until their turn instead of rejecting them immediately. Use it for requests that your program
-    /// sends, to stay within the receiver's limit. See [`ThrottleLayer`](crate::ThrottleLayer).
+    /// Delays requests over the limit until their turn. A request that would wait longer than
+    /// [`max_wait`](CallLimitLayerBuilder::max_wait) is still rejected. Use it for requests that your program sends, to
+    /// stay within the receiver's limit. See [`ThrottleLayer`](crate::ThrottleLayer).
     pub fn waiting(self) -> CallLimitLayerBuilder<Req, Waits> {
         CallLimitLayerBuilder {
             settings: self.settings,
@@ -104,7 +105,9 @@ impl<Req> CallLimitLayerBuilder<Req> {
     /// # Errors
     ///
     /// Fails without a policy, and with more policies than the backend can decide together. Fails with an invalid
-    /// policy or setting, with a policy that the backend does not support, and with a policy for HTTP requests.
+    /// policy or setting, and with a policy that the backend does not support. Fails if a policy has a setting for HTTP
+    /// requests: `by`, `by_fn`, `by_str`, `only_if`, `cost_fn`, `quota_by` or `quota_by_async` of
+    /// [`Policy`](crate::Policy).
     pub fn build(self) -> Result<CallLimitLayer<Req>, BuildError> {
         self.layer()
     }
@@ -137,7 +140,8 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
     ///
     /// # Errors
     ///
-    /// The errors of [`CallLimitLayerBuilder::build`] without waiting, and a `max_wait` or `max_waiters` out of range.
+    /// The errors of [`CallLimitLayerBuilder::build`] without [`waiting`](CallLimitLayerBuilder::waiting), and a
+    /// `max_wait` or `max_waiters` out of range.
     pub fn build(mut self) -> Result<CallLimitLayer<Req, Waits>, BuildError> {
         let max_wait = self.mode.max_wait;
         let is_valid = !max_wait.is_zero() && max_wait <= MAX_WAIT;

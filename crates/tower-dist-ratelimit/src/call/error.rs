@@ -74,7 +74,7 @@ impl<E: Error> Error for LimitError<E> {
     }
 }
 
-/// The rejection of a call: the reason, the decisions of the policies, and the time until a retry.
+/// The rejection of a call: the reason, the decisions of the policies, and, if known, the time until a retry.
 #[derive(Clone, Debug)]
 pub struct RateLimited(Box<Details>);
 
