@@ -2,14 +2,14 @@
 //!
 //! The kit compares each algorithm of a backend with the [`arithmetic`](crate::arithmetic). Then it looks for common
 //! defects: concurrent tasks that exceed the limit, rejections that write, sets of policies that are charged in part,
-//! keys that share a state, and states that never expire.
+//! keys that share a state, and used tokens that return too early or too late.
 //!
 //! ```
 //! use std::time::Duration;
 //! use tower_dist_ratelimit::backend::{BoxFuture, Memory};
 //! use tower_dist_ratelimit::conformance::{Clock, Conformance};
 //!
-//! /// Tokio's paused clock, which only moves when a test advances it.
+//! /// Tokio's paused clock, which the kit advances.
 //! struct Paused;
 //!
 //! impl Clock for Paused {
@@ -50,7 +50,7 @@ use crate::{Algorithm, backend::Backend};
 /// A run of all checks against a backend.
 ///
 /// The kit uses its own policy names and keys, so it can share a store with other users. If the store keeps the state
-/// of the last run, give each run another [`seed`](Self::seed).
+/// of the last run, give each run a new [`seed`](Self::seed).
 ///
 /// # Default
 ///
@@ -93,8 +93,8 @@ type Checked = Result<(), Violation>;
 const BUILDING: &str = "building";
 
 impl Conformance {
-    /// A run of all checks. Each check calls `backend` for the backend to test: a new one, or a handle to a shared
-    /// store. `clock` is the backends' clock.
+    /// A run of all checks. The checks call `backend` many times. Each call has to return a new backend, or a handle to
+    /// a shared store. `clock` controls the clock of these backends.
     pub fn new<B: Backend>(
         backend: impl Fn() -> B + Send + Sync + 'static,
         clock: impl Clock,
@@ -111,8 +111,9 @@ impl Conformance {
         }
     }
 
-    /// Sets the algorithms that the backend supports. The backend's `register` has to accept these algorithms, and to
-    /// reject all others.
+    /// Sets the algorithms that the backend supports. The backend's `register` has to accept each variant of
+    /// [`Algorithm`] in this list, and to reject each variant that is missing. The kit replaces the `max_wait` of leaky
+    /// queues.
     pub fn algorithms(mut self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
         self.algorithms = algorithms.into_iter().collect();
         self
@@ -135,7 +136,7 @@ impl Conformance {
         Self { sequences, ..self }
     }
 
-    /// Sets the seed of the random requests, and of the names of policies and keys.
+    /// Sets the seed of the random requests. The names of the policies, and most keys, contain the seed.
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
@@ -156,8 +157,8 @@ impl Conformance {
         Self { only, ..self }
     }
 
-    /// Runs the checks of each algorithm in order. The algorithms run one after the other if the clock's
-    /// [grain](Clock::grain) is zero, and concurrently otherwise.
+    /// Runs the check `building` for all algorithms, then the other checks of each supported algorithm in order. The
+    /// algorithms run one after the other if the clock's [grain](Clock::grain) is zero, and concurrently otherwise.
     ///
     /// # Errors
     ///
@@ -165,7 +166,7 @@ impl Conformance {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, or if the backend or the clock panics.
+    /// If the backend or the clock panics. Can also panic outside of a tokio runtime.
     pub async fn run(self) -> Result<(), Violation> {
         let kit = Arc::new(self);
         if kit.wants(BUILDING) {

@@ -8,8 +8,9 @@ pub trait Clock: Send + Sync + 'static {
     /// cannot be paused, slightly more time may pass.
     fn pass(&self, time: Duration) -> BoxFuture<'_, ()>;
 
-    /// Returns the maximum difference between the backend's clock and tokio's clock, from rounding and drift. Return
-    /// zero if time passes only in [`pass`](Self::pass). The time that answers take does not belong to the grain.
+    /// Returns the maximum difference between the time that passes on the backend's clock and on tokio's clock during a
+    /// check, from rounding and drift. Return zero if time passes only in [`pass`](Self::pass). The time that answers
+    /// take does not belong to the grain.
     fn grain(&self) -> Duration;
 }
 

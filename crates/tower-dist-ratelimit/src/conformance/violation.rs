@@ -18,9 +18,9 @@ pub struct Violation {
     pub operation: String,
     /// The wrong part of the answer: a field of [`Decision`], such as `remaining`, or another part, such as `error`.
     pub field: &'static str,
-    /// The value that the field should have.
+    /// A description of the values that the field may have.
     pub expected: String,
-    /// The value that the field has, or the whole decision.
+    /// A description of the value that the field has, or of the whole answer.
     pub actual: String,
 }
 
