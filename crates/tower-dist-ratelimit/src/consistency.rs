@@ -12,8 +12,8 @@ use crate::{BuildError, build_error::ensure};
 ///
 /// Building the limiter fails if the lease time of [`Leased`](Self::Leased) or the interval of
 /// [`Eventual`](Self::Eventual) is outside 10 ms to 60 s. It also fails if leases are combined with several policies.
-/// With `Eventual` it also fails if a [`Memory`](crate::backend::Memory), which holds this process's counts, does not
-/// support a policy.
+/// With `Eventual`, a [`Memory`](crate::backend::Memory) holds this process's counts. Building then also fails if a
+/// `Memory` does not support a policy, or for more than 16 policies.
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,8 +30,8 @@ use crate::{BuildError, build_error::ensure};
 #[non_exhaustive]
 pub enum Consistency {
     /// The backend decides each request, usually with one round trip. A [cached
-    /// rejection](crate::LimiterBuilder::deny_cache) needs none. While the backend works, a fleet admits no more than
-    /// the backend allows.
+    /// rejection](crate::LimiterBuilder::deny_cache) needs none. Unless the [failure mode](crate::FailureMode) decides,
+    /// a fleet admits no more than the backend allows.
     #[default]
     Exact,
     /// This instance pays for tokens of frequently requested keys in advance, and spends them without a
@@ -40,8 +40,9 @@ pub enum Consistency {
     /// A key is usually leased if this instance gets at least 16 requests for it per lease time. At most 1,024 keys
     /// have leases at a time. Refills usually run in the background before the tokens run out, one at a time per key. A
     /// refill tops the leased tokens up to about three quarters of the tokens that this instance needs in a lease time.
-    /// It requests at most a quarter of the tokens that the backend last reported as remaining. If that quarter does
-    /// not cover 16 requests, the refill requests up to their cost, but at most a quarter of the burst.
+    /// The refill leases at most a quarter of the tokens that the backend last reported as remaining. If that quarter
+    /// does not cover 16 requests, the refill leases up to the cost of 16 requests, but at most a quarter of the burst.
+    /// If a request waits for the refill, the refill also pays its cost.
     ///
     /// The backend decides exactly on requests for other keys, and on a [leaky queue](crate::Policy::leaky_queue).
     /// Outside of a tokio runtime there are no refills.
@@ -59,23 +60,24 @@ pub enum Consistency {
     /// the backend admits in D + the lease time. Neither the number of instances nor the crash of one changes that
     /// bound. In other words, the burst of a bucket is larger by the rate times the lease time.
     ///
-    /// A lease ends one lease time after the *request* for it. The instance measures the time by its own clock,
+    /// A lease ends one lease time after the instance *requests* it. The instance measures the time by its own clock,
     /// which can stop while a machine is suspended. Unused tokens expire with the lease. An instance that shuts down
     /// earlier can [return](crate::Limiter::return_leases) a part of a bucket's tokens.
     ///
     /// # Above the limit
     ///
     /// If the backend grants fewer tokens than requested, this instance usually makes a pause before its next call for
-    /// the key. Until then it rejects requests that find too few leased tokens. The first pause lasts for the time of 1
-    /// request. While the shortage continues, the pauses last for 2, 4, 8 and finally 16 requests. A pause lasts longer
-    /// if the backend's own wait is longer, but at most one lease time. `retry_after` is the remaining pause, or the
-    /// backend's own wait if that is longer. If the backend rejected a request, requests that cost less still go to the
+    /// the key. During the pause it rejects requests that find too few leased tokens. The first pause lasts for about
+    /// the time in which 1 request for the key arrives here. While the shortage continues, the pauses last for 2, 4, 8
+    /// and finally 16 requests. A pause lasts longer if the backend's `retry_after` is longer, but at most one lease
+    /// time. The `retry_after` of a request rejected here is the remaining pause, or the rest of the backend's
+    /// `retry_after` if that is longer. If the backend rejected a request, requests that cost less still go to the
     /// backend. So an overloaded fleet admits the full limit, in bursts, with about one round trip per 16 requests.
     ///
     /// # Cost
     ///
-    /// 230 kB per limiter or layer, and the leased keys, each of at most 1,000 bytes. A request that spends leased
-    /// tokens does not wait for the backend. Its decision usually allocates nothing, except to start a refill.
+    /// 230 kB per limiter or layer, and at most 1,000 bytes for each leased key. A request that spends leased tokens
+    /// does not wait for the backend. Its decision usually allocates nothing, except to start a refill.
     Leased(Duration),
     /// This instance decides with a local copy of the counts, and exchanges usage with the backend at this
     /// interval.
@@ -84,7 +86,7 @@ pub enum Consistency {
     /// that interval. The excess of a bucket becomes a debt, for which the whole fleet later rejects requests. So while
     /// exchanges succeed, the limit of a bucket holds on average over a long time, and load comes in waves. A window
     /// forgets its excess when it ends, so every window can exceed the limit. [Leases](Self::Leased) save about as many
-    /// round trips, with a bound. Use this mode for backends with long outages and for advisory limits.
+    /// round trips, and bound the excess. Use this mode for backends with long outages and for advisory limits.
     ///
     /// A backend failure in an exchange fails no request and emits no event. A report of usage that may have reached
     /// the backend is not sent again, so the usage in it can be lost. Usage since the last exchange is lost when the
