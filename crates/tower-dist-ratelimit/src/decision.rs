@@ -35,26 +35,28 @@ pub struct Decision {
     pub allowed: bool,
     /// The origin of the decision.
     pub source: Source,
-    /// The quota's limit, in tokens per window.
+    /// The quota's limit, in tokens per window. With [`Source::Local`], the limit of this process's share.
     pub limit: u64,
     /// The whole tokens that remain after this decision. In a leaky queue, the number of free places.
     pub remaining: u64,
     /// The tokens that were taken: the cost, or more, up to the [maximum grant](crate::backend::Charge::up_to). Zero
     /// if this policy or another one rejects the request, and with [`Source::Allowed`], which counts nothing.
     pub granted: u64,
-    /// The wait until the same request can pass, if no other request takes the tokens. Unless the [`Source`] notes
-    /// otherwise, the wait is exact: the same request is rejected one nanosecond (or the backend clock's grain) before
-    /// its end, and allowed at its end. Zero if this policy allows the request.
+    /// The wait until this policy allows the same request, if no other request takes the tokens. Unless the [`Source`]
+    /// notes otherwise, the wait is exact: this policy rejects the same request one nanosecond (or the backend clock's
+    /// grain) before the end of the wait, and allows it at the end. Zero if this policy allows the request.
     ///
-    /// `None` if the request can never pass: its cost is above the burst, or above the limit of an algorithm without a
-    /// burst, or the quota is zero. With [`Source::Denied`], the wait is the time until the next probe of the backend,
-    /// or `None` while the circuit is closed.
+    /// `None` if the request can never pass under the quota: its cost is above the burst, or above the limit of an
+    /// algorithm without a burst, or the quota is zero. With [`Source::Local`], the quota is this process's share. With
+    /// [`Source::Denied`], the wait is the time until the next probe of the backend, or `None` while the circuit is
+    /// closed.
     pub retry_after: Option<Duration>,
     /// The time until no usage counts, if no other request takes tokens: the bucket is full, the queue is empty, or the
     /// window has ended. Rounded up.
     pub reset_after: Duration,
     /// The time that an allowed request waits for its turn in a [leaky queue](crate::Policy::leaky_queue), rounded up.
-    /// Zero with all other algorithms.
+    /// Zero with all other algorithms. But a [`Limiter`](crate::Limiter) with several policies returns the longest
+    /// delay of all its queues.
     pub delay: Duration,
 }
 

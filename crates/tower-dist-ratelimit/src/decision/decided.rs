@@ -31,7 +31,8 @@ impl<'a> Decided<'a> {
         })
     }
 
-    /// Returns the name and the decision of each policy that decided, in the layer's order.
+    /// Returns the name and the decision of each policy that decided, in the order in which the policies were added to
+    /// the layer or limiter.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a Decision)> + use<'a> {
         self.named().map(|(rule, decision)| (&*rule.name, decision))
     }

@@ -1,7 +1,8 @@
-/// The origin of a [`Decision`](crate::Decision). All decisions on a request have the same source.
+/// The origin of a [`Decision`](crate::Decision). All decisions of one layer or limiter on a request have the same
+/// source.
 ///
-/// The last three are the [failure modes](crate::FailureMode), used when the backend or a quota look-up fails, and
-/// shortly after.
+/// The last three variants come from the [failure modes](crate::FailureMode), which decide when the backend fails, when
+/// a quota look-up is late, and shortly after.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -19,12 +20,13 @@
 #[non_exhaustive]
 pub enum Source {
     /// The [`Backend`](crate::backend::Backend), which counts for all its users. Also the source of a rejection by a
-    /// quota of zero, which needs no call to the backend.
+    /// quota of zero. Layers and limiters make this decision without a call to the backend, and all its numbers are
+    /// zero.
     #[default]
     Backend,
     /// The backend, but not in one step, and at least one policy rejected the request. Usually the policies' keys are
     /// in different slots of a Redis Cluster, or in different values of Memcached or a `CasBackend`. The backend
-    /// refunds the tokens of the other policies. Until then, another request may miss these tokens and be rejected too.
+    /// refunds the tokens of the other policies. Before the refund, these tokens can be missing for other requests.
     /// See [`colocate`](crate::Policy::colocate).
     Parts,
     /// This process, with a [lease](crate::Consistency::Leased). `remaining` is an estimate: the unused leased tokens,
@@ -46,8 +48,8 @@ pub enum Source {
     /// No counter: [`FailureMode::Open`](crate::FailureMode::Open) allowed the request. A late backend may have charged
     /// it nevertheless. `remaining` and `reset_after` are unknown and reported as zero.
     Allowed,
-    /// No counter: [`FailureMode::Closed`](crate::FailureMode::Closed) rejected the request. `remaining` and
-    /// `reset_after` are unknown and reported as zero.
+    /// No counter: the request was rejected, usually by [`FailureMode::Closed`](crate::FailureMode::Closed). A late
+    /// backend may have charged it nevertheless. `remaining` and `reset_after` are unknown and reported as zero.
     Denied,
 }
 
