@@ -1,15 +1,14 @@
 use crate::BuildError;
 
 /// The way to decide a request if the backend fails or exceeds its
-/// [timeout](crate::RateLimitLayerBuilder::backend_timeout), and while the circuit breaker is open. A layer over
-/// [`Memory`](crate::backend::Memory) needs the failure mode only for a late
-/// [quota look-up](crate::Policy::quota_by_async). Unless a
-/// [consistency](crate::RateLimitLayerBuilder::consistency) is set, a local decision then applies the policy's own
-/// quota.
+/// [timeout](crate::RateLimitLayerBuilder::backend_timeout), if a [quota look-up](crate::Policy::quota_by_async) takes
+/// longer than that, and while the circuit breaker is open. A layer over [`Memory`](crate::backend::Memory) needs the
+/// failure mode only for a late quota look-up. Unless a [consistency](crate::RateLimitLayerBuilder::consistency) is
+/// set, all policies then make a local decision with their own quotas.
 ///
-/// - A request that meets a failure waits at most the timeout. It is not retried, because a late backend may have
-///   charged it already. Only a [`Throttle`](crate::Throttle) queries the backend again for a request that a local
-///   decision rejects, when the request's turn comes.
+/// - A request waits at most the timeout for an answer of the backend. After a failure, the request is not sent again,
+///   because a late backend may have charged it already. Only a [`Throttle`](crate::Throttle) queries the backend again
+///   for a request that a local decision rejects, when the request's turn comes.
 /// - The circuit opens after five consecutive failures. Failures of requests that were in flight together count as one,
 ///   because one lost connection fails them all. The circuit also opens if there were at least ten decisions in about
 ///   the last second and at least half of them failed.
@@ -18,9 +17,9 @@ use crate::BuildError;
 ///   timeouts. With a timeout above 1 s, every pause is that long.
 /// - The first successful probe closes the circuit.
 ///
-/// A [`Decision`](crate::Decision) has its [`source`](crate::Decision::source). With the `tracing` feature, the limit
-/// logs when the circuit opens and when it closes. Single failures reach only the
-/// [observer](crate::Event::BackendFailed).
+/// Each [`Decision`](crate::Decision) names its [`source`](crate::Decision::source). With the `tracing` feature, the
+/// limit logs when the circuit opens and when it closes. It does not log the single failures of the backend that
+/// requests meet, but reports them to the [observer](crate::Event::BackendFailed).
 ///
 /// # Default
 ///
@@ -43,17 +42,18 @@ use crate::BuildError;
 pub enum FailureMode {
     /// Allows the request without a limit. Use it for limits that may lapse during an outage.
     Open,
-    /// Rejects the request: in HTTP with 503, in gRPC with `UNAVAILABLE`. Use it for limits that must never be
-    /// exceeded, such as limits on logins or spending.
+    /// Rejects the request: by default, in HTTP with 503, in gRPC with `UNAVAILABLE`. A check of a
+    /// [`Limiter`](crate::Limiter) fails with a [`BackendError`](crate::backend::BackendError). Use it for limits that
+    /// must never be exceeded, such as limits on logins or spending.
     Closed,
     /// Decides in this process, with a [`Memory`](crate::backend::Memory) that has the layer's policies and keys, and a
-    /// share of each quota. A fixed window then starts with a key's first request. In HTTP, rejections are 503 with the
-    /// problem type `temporary-reduced-capacity`, because the client may be within the whole limit.
+    /// share of each quota. A fixed window then starts with a key's first request. By default, rejections in HTTP are
+    /// 503 with the problem type `temporary-reduced-capacity`, because the client may be within the whole limit.
     ///
-    /// Each instance admits at most its share, even if a client's requests are spread unevenly. When the backend fails,
-    /// keys usually start with their full share.
+    /// Without the backend, each instance admits at most its share, even if a client's requests are spread unevenly.
+    /// When the backend fails, keys usually start with their full share.
     ///
-    /// A second `Memory` counts the tokens that the backend has to be charged for later. Each of the two has room for
+    /// A second `Memory` counts the tokens to charge to the backend after the outage. Each of the two has room for
     /// 100,000 keys per policy and takes a few kilobytes while unused.
     ///
     /// # After an outage
@@ -87,8 +87,8 @@ pub enum FailureMode {
     /// more than 16 policies, and if a `Memory` cannot count the share of a policy. The latter error names the policy
     /// and the number of instances.
     Local {
-        /// The number of instances that share the limits, at least 1. Limits and bursts are divided by it and rounded
-        /// down, to at least 1. So that requests can pass, the burst is at least the policy's fixed
+        /// The number of instances that share the limits, at least 1. Limits and bursts are divided by this number and
+        /// rounded down, to at least 1. So that requests can pass, the burst of a share is at least the policy's fixed
         /// [cost](crate::Policy::cost). The same holds for the limit of an algorithm without a burst.
         instances: u32,
     },
