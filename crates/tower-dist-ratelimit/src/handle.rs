@@ -21,17 +21,17 @@ use crate::{Decided, Decision, backend::OwnedCharge, limits::Limits};
 /// a meter. Without a correction the charge stays unchanged.
 ///
 /// A correction applies to all policies of the request. If policies count different things, select one of them with
-/// [`policy`](Self::policy). If several layers have handles, the request carries one handle for all of them. Clones
-/// share the charge.
+/// [`policy`](Self::policy). If several layers have handles, the request carries one handle for all of them. Clones of
+/// a handle share the charge.
 ///
 /// Every request that passes a layer with handles has a handle. The handle corrects nothing for a layer that charged
 /// nothing. Examples are [exempt](crate::RateLimitLayerBuilder::exempt) requests, requests that only a
 /// [shadow](crate::RateLimitLayerBuilder::shadow) lets pass, and [`FailureMode::Open`](crate::FailureMode::Open).
 ///
-/// In [`Memory`](crate::backend::Memory) a correction is immediate. With a remote backend it runs in the background,
-/// with the layer's [`backend_timeout`](crate::RateLimitLayerBuilder::backend_timeout). At most 1024 corrections of a
-/// layer run concurrently. The layer [counts](crate::RateLimitLayer::lost_corrections) lost corrections. If the [local
-/// fallback](crate::FailureMode) made the charge, only the local fallback is corrected.
+/// In [`Memory`](crate::backend::Memory) a correction is immediate. With a remote backend it usually runs in the
+/// background, with the layer's [`backend_timeout`](crate::RateLimitLayerBuilder::backend_timeout). At most 1024
+/// corrections of a layer run concurrently. The layer [counts](crate::RateLimitLayer::lost_corrections) lost
+/// corrections. If the [local fallback](crate::FailureMode) made the charge, only the local fallback is corrected.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -108,14 +108,15 @@ impl RateLimitHandle {
     }
 
     /// Returns the name and the decision of each policy that decided on the request in a layer with handles. Policies
-    /// of the layer nearest to the service come first. Empty if no policy applies.
+    /// of the layer nearest to the service come first. Empty if no policy decided. A handle from
+    /// [`policy`](Self::policy) returns only the selected policy.
     pub fn decisions(&self) -> impl Iterator<Item = (&str, &Decision)> {
         let charges = self.charges.iter();
         charges.map(|charge| (charge.policy(), &charge.decision))
     }
 
-    /// Returns a handle of the policy `name` alone. If several layers have such a policy, the layer nearest to the
-    /// service counts. `None` if no such policy decided on the request.
+    /// Returns a handle of the policy `name` alone. If policies of this name decided in several layers, selects the one
+    /// of the layer nearest to the service. `None` if no policy of this name decided on the request.
     #[must_use]
     pub fn policy(&self, name: &str) -> Option<Self> {
         let mut charges = self.charges.iter();

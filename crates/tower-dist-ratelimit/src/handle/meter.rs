@@ -12,8 +12,9 @@ use super::RateLimitHandle;
 /// A counter of the tokens that a request uses, from [`RateLimitHandle::meter`]. When it is dropped, it settles the
 /// request.
 ///
-/// Move the meter into the source of the response, such as the closure of a stream. Then it is dropped with the stream:
-/// after its end, or when the client disconnects half-way. [`body`](Self::body) wraps an existing body.
+/// Move the meter into the source of the response, such as the closure of a stream. Then the meter is dropped with the
+/// stream: after the stream's end, or when the client disconnects half-way. [`body`](Self::body) wraps an existing
+/// body.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
