@@ -4,7 +4,7 @@ use crate::BuildError;
 /// Extracts a key from a request.
 ///
 /// Implement the trait for an extractor that has settings. For a key of several borrowed parts, a closure of type
-/// `Fn(RequestParts<'_>, &mut KeySink) -> Option<()>` suffices, because it implements the trait.
+/// `Fn(RequestParts<'_>, &mut KeySink) -> Option<()>` suffices, because such closures implement the trait.
 ///
 /// ```
 /// use tower_dist_ratelimit::key::{KeyExtractor, KeySink, RequestParts};
@@ -53,7 +53,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// With a hint, the policy's default for requests without the key is
     /// [`MissingKey::Error`](crate::MissingKey::Error): usually status 500, with the hint in the response. With the
-    /// `tracing` feature, the log has the hint once, too.
+    /// `tracing` feature, each policy logs the hint once, too.
     ///
     /// # Default
     ///

@@ -13,10 +13,10 @@ use super::{IntoKey, KeyExtractor, KeySink, RequestParts};
 /// | tonic's `TcpConnectInfo` | feature `tonic-014`; tonic's server inserts it for TCP connections, with or without tonic's own TLS |
 /// | `SocketAddr` | a layer of yours inserts it |
 ///
-/// A request without an address means that the server is misconfigured. By default, the limit rejects it with status
-/// 500 (gRPC: `INTERNAL`). The response names the ways to provide an address, and so does one error in the log with the
-/// `tracing` feature. Set [`MissingKey::Shared`](crate::MissingKey::Shared) if all requests without an address should
-/// share one bucket, for example behind a Unix socket.
+/// A request without an address usually means that the server is misconfigured. By default, the limit rejects it with
+/// status 500 (gRPC: `INTERNAL`). The response names the ways to provide an address, and so does one error in the log
+/// with the `tracing` feature. Set [`MissingKey::Shared`](crate::MissingKey::Shared) if all requests without an address
+/// should share one bucket, for example behind a Unix socket.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

@@ -5,12 +5,12 @@ use std::{fmt, ops::Range};
 /// The sink marks the end of each part, so two keys of different parts never have equal bytes: `("a_b", "c")` is not
 /// `("a", "b_c")`.
 ///
+/// The `Debug` output omits the keys, which are often secrets.
+///
 /// # Cost
 ///
 /// The keys of a request share 128 bytes inside the sink. Longer keys move to the heap. The server's limit on the size
 /// of a request's head also limits keys from the head.
-///
-/// The `Debug` output omits the keys, which are often secrets.
 pub struct KeySink {
     /// An array, because filling a `SmallVec` takes longer than hashing the key.
     inline: [Word; 16],
@@ -66,9 +66,10 @@ impl KeySink {
 
     /// Adds a part, which can be any bytes of any length.
     ///
-    /// The last word of a part holds the remaining bytes, at most seven, and their number in its highest byte. After
-    /// each part except the first follows its length, whose highest byte is zero. So a key can be read backwards in
-    /// only one way. A key of one part, the usual case, needs no length.
+    /// The sink stores a part in words of eight bytes. The last word of a part holds the remaining bytes, at most
+    /// seven. The highest byte of that word holds their number, with the highest bit set. A word with the part's length
+    /// follows each part except the first. The highest byte of a length is zero. So a key can be read backwards in only
+    /// one way. A key of one part, the usual case, needs no length.
     #[inline]
     pub fn part(&mut self, bytes: &[u8]) {
         let follows = self.len > self.start;
@@ -127,7 +128,7 @@ impl KeySink {
         found
     }
 
-    /// The bytes of the parts. Two keys have equal bytes if and only if they have equal parts.
+    /// The bytes of all parts in this sink. Two keys have equal bytes if and only if they have equal parts.
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> &[u8] {

@@ -43,7 +43,7 @@ impl KeyExtractor for Header {
     }
 }
 
-/// One key per bearer token (RFC 6750, section 2.1). A request without a token has no key.
+/// One key per bearer token (RFC 6750, section 2.1). A request without a bearer token has no key.
 ///
 /// The backend receives only the first 128 bits of the token's BLAKE3 hash, never the token. The hash is the same on
 /// every machine.

@@ -35,7 +35,8 @@ pub struct TrustedProxies {
 }
 
 impl TrustedProxies {
-    /// Trusts no proxy, and so ignores forwarding headers: for clients that connect directly.
+    /// Trusts no proxy, unless [`cidr`](Self::cidr) adds one. Without a trusted proxy, the limit ignores forwarding
+    /// headers, as is right for clients that connect directly.
     pub fn none() -> Self {
         Self {
             networks: Vec::new(),
@@ -62,7 +63,7 @@ impl TrustedProxies {
     }
 
     /// Also trusts a network such as `10.0.0.0/8` or `2001:db8::/32`, or a single address. An IPv4-mapped IPv6 network
-    /// such as `::ffff:10.0.0.0/104` is the IPv4 network.
+    /// such as `::ffff:10.0.0.0/104` counts as the IPv4 network, here `10.0.0.0/8`.
     pub fn cidr(mut self, network: &str) -> Self {
         let address = || network.parse::<IpAddr>().map(IpNet::from);
         match network.parse().or_else(|_| address()) {
@@ -72,7 +73,7 @@ impl TrustedProxies {
         self
     }
 
-    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`, for proxies that append to it.
+    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`, for proxies that append to `Forwarded`.
     pub fn forwarded(mut self) -> Self {
         self.forwarded = true;
         self
