@@ -1,6 +1,8 @@
 //! Nested retry layers do not multiply their attempts.
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
+mod table;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
