@@ -204,6 +204,11 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
         if self.ended {
             return Next::Give(None);
         }
+        // An ended attempt has already added a frame beyond the limit. Another one must not add a second frame.
+        if self.saved && self.recorded > self.limit && self.readers.oldest_live().is_none() {
+            self.readers.retain(|reader| reader.id != id);
+            return Next::Give(Some(Err(Interrupted.into())));
+        }
         // Registered before the poll, so that a wake during or after the poll reaches this reader.
         self.old_waker = match &self.wakers {
             Some(wakers) => wakers.lock().insert(id, waker.clone()),

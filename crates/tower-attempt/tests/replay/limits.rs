@@ -103,6 +103,27 @@ async fn an_ended_attempt_never_wins_over_a_later_one() {
     assert_eq!(read(live).await.unwrap().len(), total(&lens));
 }
 
+/// The client of each attempt reads on after the next attempt has come and gone.
+#[tokio::test]
+async fn ended_attempts_record_one_frame_beyond_the_limit_however_many_they_are() {
+    let lens = [400; 8];
+    let (script, control) = Script::frames(lens);
+    let (first, saved) = scripted(script, 1_000);
+    let mut over = first;
+    for (number, recorded) in [(2, 2), (4, 3), (6, 3), (8, 3)] {
+        drop(again(&saved, Attempt::retry(number)).unwrap());
+        for _ in 0..recorded {
+            data(&mut over).await;
+        }
+        assert!(over.frame().await.unwrap().is_err());
+        assert_eq!(control.get(|progress| progress.frames), 3, "{number}");
+        over = again(&saved, Attempt::retry(number + 1)).unwrap();
+    }
+    drop(over);
+    let live = last(saved, Attempt::retry(10)).unwrap();
+    assert_eq!(read(live).await.unwrap().len(), total(&lens));
+}
+
 #[tokio::test]
 async fn an_ended_attempt_continues_if_no_other_attempt_can_follow() {
     let lens = [400, 400, 400, 400];

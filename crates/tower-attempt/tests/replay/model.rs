@@ -86,6 +86,13 @@ impl Model {
             self.readers[reader].1 += 1;
             return Seen::Frame(self.frames[position].clone());
         }
+        // After a frame beyond the limit, an ended attempt does not read on from the source.
+        let recorded: usize = self.frames[..self.pulled].iter().map(Piece::cost).sum();
+        let is_live = self.readers.iter().any(|(is, _)| *is == Is::Reading);
+        if self.saved && recorded > self.limit && !is_live && !ended {
+            assert_eq!(source, Source::Untouched, "exceeds the limit twice");
+            return self.finish(reader, Seen::Interrupted);
+        }
         match source {
             Source::Untouched if ended => self.finish(reader, Seen::End),
             Source::Untouched => Seen::Pending,
