@@ -33,8 +33,8 @@ fn deposit(budget: &Budget, times: u32) {
     }
 }
 
-#[test]
-fn a_budget_starts_with_its_initial_tokens_and_ends_empty() {
+#[tokio::test(start_paused = true)]
+async fn a_budget_starts_with_its_initial_tokens_and_ends_empty() {
     assert_eq!(spend_all(&Budget::ratio(0.2)), 10);
     assert_eq!(spend_all(&Budget::ratio(0.2).burst(7)), 7);
     assert_eq!(spend_all(&Budget::ratio(0.2).per_second(3)), 30);
