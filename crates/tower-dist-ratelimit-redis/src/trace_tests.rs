@@ -139,6 +139,37 @@ fn a_script_for_several_policies_decides_all_or_nothing_as_rust_does() {
         .unwrap();
 }
 
+/// The log rejects a request that the bucket alone would allow. Then the clock jumps back, but not behind the last write.
+#[test]
+fn a_rejected_request_with_another_burst_at_the_same_rate_does_not_count_as_a_write() {
+    let lab = Lab::new();
+    let quota = Quota::new(147, Duration::from_micros(86_507_520_000));
+    let policies = [
+        (Algorithm::LeakyBucket, true, quota.burst(8)),
+        (
+            Algorithm::SlidingWindowLog,
+            true,
+            Quota::new(3, quota.window()),
+        ),
+    ];
+    let step = |wait, cost, want, quota| Step {
+        wait,
+        cost,
+        want,
+        settle: None,
+        quota,
+    };
+    // The scripts count a token of a large burst in fewer units.
+    for burst in [5, 50] {
+        let steps = [
+            step(0, 1, 4, Some(quota.burst(burst))),
+            step(26, 4, 0, None),
+            step(-25, 0, 0, Some(Quota::new(1, quota.window()))),
+        ];
+        follow(&lab, &policies, &steps).unwrap();
+    }
+}
+
 #[test]
 fn consecutive_requests_to_one_bucket_get_the_answers_of_requests_alone() {
     let lab = Lab::new();

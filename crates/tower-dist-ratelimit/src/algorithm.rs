@@ -58,7 +58,8 @@ pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
     fn take(&self, state: &mut Words, now: Now, take: &Take<'_>, tokens: u64);
 
     /// Puts the quota of a request that took no tokens in force, if the key has used tokens and the quota is not zero.
-    /// A request without a quota has the policy's own. An algorithm that stores no quota with the key does nothing.
+    /// A request without a quota has the policy's own. If the rate stays the same, or the algorithm stores no quota with
+    /// the key, nothing is written.
     fn adopt(&self, _: &mut Words, _: Now, _: &Take<'_>) {}
 
     /// Takes `delta` tokens even if fewer are free, or returns `-delta` tokens. Returns whether the number of used

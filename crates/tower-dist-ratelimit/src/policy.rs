@@ -230,7 +230,7 @@ impl Policy {
     ///
     /// In [`Memory`](crate::backend::Memory), a bucket then needs a short lock and 100 bytes per key. On Redis and
     /// Memcached, a rejection by a bucket or queue writes the key if the key has used tokens and the request's quota
-    /// differs from the quota in force.
+    /// has another rate than the quota in force.
     pub fn dynamic_quotas(mut self) -> Self {
         self.backend.dynamic_quotas = true;
         self.store = any_store;

@@ -42,10 +42,11 @@
     if delta < 0 and left(state) > 0 then RATE, TOKEN = state.rate, state.token end
   end
 
-  -- Puts the quota of a rejected request in force.
+  -- Puts the quota of a rejected request in force. If both quotas have the same rate, the stored value is valid under
+  -- both. The same rate can have other units, because their size depends on the burst.
   local function adopt(state)
     load(state)
-    if state.used == 0 or BURST == 0 or (state.token == TOKEN and state.rate == RATE) then return false end
+    if state.used == 0 or BURST == 0 or state.token * RATE == state.rate * TOKEN then return false end
     store(state)
     return true
   end

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Arithmetic, Bucket, Now, OneNumber, Take, Words, saturating_nanos};
+use super::{Arithmetic, Bucket, Now, OneNumber, Take, Words, pace::Moment, saturating_nanos};
 use crate::{Decision, Quota};
 
 /// The largest valid state: the clock is at most 2⁶³ units, and a state is at most `MAX_AHEAD` units later than that.
@@ -9,7 +9,7 @@ const LARGEST: u64 = (1 << 63) + super::pace::MAX_AHEAD;
 /// A bucket or queue whose quota can change per key and request.
 ///
 /// A request with a cost and another quota puts that quota in force until the next change. A rejected request does so
-/// only if the key has used tokens. A request without a quota has the policy's own.
+/// only if the key has used tokens, and the quota has another rate. A request without a quota has the policy's own.
 ///
 /// Used tokens drain at the rate of the quota in force, and stay used when the quota changes. A quota that cannot be
 /// counted is replaced by the nearest one that can. A quota of zero rejects every cost above zero, and is never in
@@ -67,7 +67,7 @@ impl Adjusted {
     fn left(&self, used: &Used, nanos: u64) -> (u64, u32) {
         let pace = self.bucket(used.in_force).pace;
         let left = used.state.saturating_sub(pace.at(nanos).units);
-        (left, pace.token_bits())
+        (left, pace.token_bits)
     }
 
     /// Returns the state in the units of `bucket`, which belongs to `quota`. `latest` is not before the last write.
@@ -90,12 +90,13 @@ impl Adjusted {
     fn change(
         &self,
         words: &mut Words,
-        latest: Now,
+        now: Now,
         in_force: Quota,
-        change: impl FnOnce(&Bucket, u64) -> Option<u64>,
+        change: impl FnOnce(&Bucket, u64, Moment) -> Option<u64>,
     ) -> bool {
-        let bucket = self.bucket(in_force);
-        let Some(state) = change(&bucket, self.state(words, &bucket, in_force, latest)) else {
+        let (bucket, latest) = (self.bucket(in_force), latest(words, now));
+        let state = self.state(words, &bucket, in_force, latest);
+        let Some(state) = change(&bucket, state, bucket.at(latest)) else {
             return false;
         };
         let (limit, burst) = (in_force.limit(), in_force.burst_size());
@@ -110,9 +111,9 @@ impl Adjusted {
     }
 
     /// Returns the quota in force, or `None` if no tokens are used.
-    fn in_force(&self, words: &[u64], latest: Now) -> Option<Quota> {
+    fn in_force(&self, words: &[u64], now: Now) -> Option<Quota> {
         let used = Used::read(words)?;
-        (self.left(&used, latest.nanos).0 > 0).then_some(used.in_force)
+        (self.left(&used, latest(words, now).nanos).0 > 0).then_some(used.in_force)
     }
 }
 
@@ -132,30 +133,30 @@ impl Arithmetic for Adjusted {
     }
 
     fn take(&self, words: &mut Words, now: Now, take: &Take<'_>, tokens: u64) {
-        let now = latest(words, now);
-        self.change(words, now, self.asked(take), |bucket, state| {
-            Some(OneNumber::take(bucket, state, bucket.at(now), tokens))
+        self.change(words, now, self.asked(take), |bucket, state, now| {
+            Some(OneNumber::take(bucket, state, now, tokens))
         });
     }
 
+    /// Writes nothing if the quotas have the same pace, because the stored state is then valid under both. For example,
+    /// the quotas can differ only in their bursts.
     fn adopt(&self, words: &mut Words, now: Now, take: &Take<'_>) {
         let quota = self.asked(take);
-        let now = latest(words, now);
-        let in_force = self.in_force(words, now);
-        if !quota.is_zero() && in_force.is_some_and(|in_force| in_force != quota) {
-            self.change(words, now, quota, |_, state| Some(state));
+        let pace = |quota| self.bucket(quota).pace;
+        let changes_pace = |in_force| in_force != quota && pace(in_force) != pace(quota);
+        if !quota.is_zero() && self.in_force(words, now).is_some_and(changes_pace) {
+            self.change(words, now, quota, |_, state, _| Some(state));
         }
     }
 
     /// An extra charge puts its quota in force. If its quota is zero, it puts the policy's own quota in force. A refund
     /// does not change the quota in force.
     fn settle(&self, words: &mut Words, now: Now, take: &Take<'_>, delta: i64) -> bool {
-        let now = latest(words, now);
-        let in_force = self.in_force(words, now);
-        let asked = Some(self.asked(take)).filter(|quota| !quota.is_zero());
-        let quota = in_force.filter(|_| delta < 0).or(asked);
-        self.change(words, now, quota.unwrap_or(self.quota), |bucket, state| {
-            let settled = OneNumber::settle(bucket, state, bucket.at(now), delta);
+        let asked = take.quota.filter(|quota| !quota.is_zero());
+        let in_force = self.in_force(words, now).filter(|_| delta < 0);
+        let quota = in_force.unwrap_or(*asked.unwrap_or(&self.quota));
+        self.change(words, now, quota, |bucket, state, now| {
+            let settled = OneNumber::settle(bucket, state, now, delta);
             (settled != state).then_some(settled)
         })
     }

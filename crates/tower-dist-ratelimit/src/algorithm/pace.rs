@@ -13,10 +13,10 @@ pub(super) const MAX_AHEAD: u64 = 1 << 61;
 /// are at most 2⁶³ units and the burst at most 2⁶¹ units. So a unit is shorter than a nanosecond, unless the burst
 /// takes decades to return. An emission interval that is rounded up to whole nanoseconds would instead lose 0.4
 /// requests an hour at 333 per second.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pace {
     /// k: one token is `1 << token_bits` units.
-    token_bits: u32,
+    pub(super) token_bits: u32,
     units_per_nano: Ratio,
     nanos_per_unit: Ratio,
 }
@@ -78,10 +78,6 @@ impl Pace {
         }
     }
 
-    pub(super) fn token_bits(&self) -> u32 {
-        self.token_bits
-    }
-
     pub(super) fn units(&self, tokens: u64) -> u64 {
         tokens << self.token_bits
     }
@@ -141,7 +137,7 @@ mod tests {
     #[test]
     fn units_of_another_pace_are_rounded_up() {
         let pace = Pace::new(Quota::per_second(1)).unwrap();
-        let bits = pace.token_bits();
+        let bits = pace.token_bits;
         assert_eq!(pace.converted(5, bits), 5);
         assert_eq!(pace.converted(5, bits - 1), 10);
         assert_eq!(pace.converted(4, bits + 1), 2);

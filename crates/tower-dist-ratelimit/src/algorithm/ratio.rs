@@ -12,6 +12,14 @@ pub(super) struct Ratio {
     part: u64,
 }
 
+/// Compares the values: 1/2 equals 2/4.
+impl PartialEq for Ratio {
+    fn eq(&self, other: &Self) -> bool {
+        let cross = |a: &Self, b: &Self| u128::from(a.num) * u128::from(b.den);
+        cross(self, other) == cross(other, self)
+    }
+}
+
 impl Ratio {
     /// The fraction `num / den`. Both are above 0, and `den` is at most 2⁶³.
     pub(super) fn new(num: u64, den: u64) -> Self {

@@ -124,6 +124,26 @@ fn after_a_change_a_wait_is_exact_by_the_new_quota() {
     }
 }
 
+/// A rejected request with the same rate leaves the stored bytes alone, and so the time of the last write.
+#[test]
+fn a_rejected_request_writes_the_key_only_if_its_quota_has_another_rate() {
+    let quota = Quota::per_minute(6);
+    for algorithm in [ALL[0], ALL[1], ALL[2]] {
+        let mut key = Key::dynamic(algorithm, quota).unwrap();
+        key.charge(SECOND, 1);
+        let before = key.bytes();
+        for same in [quota, quota.burst(1_000), Quota::per_hour(360).burst(2)] {
+            key.adopt(2 * SECOND, &by(&same, 1_001));
+            assert_eq!(key.bytes(), before, "{algorithm:?}, {same:?}");
+        }
+        for other in [Quota::per_minute(7).burst(6), Quota::per_hour(361).burst(6)] {
+            let mut key = key.clone();
+            key.adopt(2 * SECOND, &by(&other, 7));
+            assert_ne!(key.bytes(), before, "{algorithm:?}, {other:?}");
+        }
+    }
+}
+
 #[test]
 fn peeks_refunds_and_quotas_of_zero_do_not_change_the_quota_in_force() {
     let (quota, other) = (Quota::per_hour(10), Quota::per_day(10));
