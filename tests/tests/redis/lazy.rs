@@ -1,25 +1,16 @@
 //! Services that start while their server is down.
 
 use tests::servers::{Redis as Server, Sentinels, free_port};
-use tower_dist_ratelimit::{Decision, FailureMode, Limiter, Policy, Quota, RateLimitLayer, Source};
+use tower_dist_ratelimit::{FailureMode, Limiter, Policy, Quota, RateLimitLayer, Source};
 use tower_dist_ratelimit_redis::{ConnectError, Redis};
 
 use crate::{
     cluster::Nodes,
-    support::{Set, limiter, until},
+    support::{LONG, Set, until},
 };
 
 fn lazy(url: &str) -> Redis {
     Redis::connect_lazy(url).unwrap()
-}
-
-/// Waits for a decision by the backend, and returns it.
-async fn by_backend(limiter: &Limiter, key: &str) -> Decision {
-    until("a decision by the backend", || async {
-        let decision = limiter.check(key).await.ok();
-        decision.filter(|decision| decision.source == Source::Backend)
-    })
-    .await
 }
 
 #[tokio::test]
@@ -27,11 +18,14 @@ async fn until_the_server_starts_each_failure_mode_decides_and_then_the_server_d
     let mut server = Server::start();
     let url = server.url();
     server.kill();
-    let redis = lazy(&url);
+    // An attempt without a connection fails immediately. The timeouts bound only the answers of the restarted server.
+    let redis = Redis::builder(&url).answer_timeout(LONG);
+    let redis = redis.connect_lazy().unwrap();
+    let policy = Policy::new("p", Quota::per_hour(3)).sliding_window_log();
     let limiter = |on_error| {
-        let policy = Policy::new("p", Quota::per_hour(3)).sliding_window_log();
-        let builder = Limiter::builder(redis.clone(), policy);
-        builder.failure_mode(on_error).build().unwrap()
+        let builder = Limiter::builder(redis.clone(), policy.clone());
+        let builder = builder.backend_timeout(LONG).failure_mode(on_error);
+        builder.build().unwrap()
     };
     let fallback = limiter(FailureMode::Local { instances: 3 });
     for allowed in [true, false] {
@@ -54,8 +48,18 @@ async fn until_the_server_starts_each_failure_mode_decides_and_then_the_server_d
     assert!(layer.build().is_ok());
 
     server.restart();
-    assert_eq!(by_backend(&fallback, "other").await.remaining, 2);
-    assert_eq!(by_backend(&fallback, "k").await.remaining, 2);
+    // `fallback` waits for the connection, because five failures open its circuit. After the circuit closes, `fallback`
+    // charges the tokens that it has admitted alone to the backend.
+    let set = Set::new(&redis, &[policy]);
+    until("a connection", || async { set.one("any").await.ok() }).await;
+    for key in ["other", "k"] {
+        let decision = fallback.check(key).await.unwrap();
+        assert_eq!(
+            (decision.source, decision.remaining),
+            (Source::Backend, 2),
+            "{key}"
+        );
+    }
 }
 
 #[tokio::test]
@@ -113,10 +117,12 @@ async fn connect_lazy_reports_invalid_settings_immediately() {
 
 #[tokio::test]
 async fn the_primary_that_sentinels_name_is_connected_to_in_the_background() {
-    let set = tokio::task::spawn_blocking(|| Sentinels::single(&[], ""));
-    let set = set.await.unwrap();
-    let limiter = limiter(&lazy(&set.url()), Policy::new("p", Quota::per_hour(5)));
-    assert_eq!(by_backend(&limiter, "k").await.remaining, 4);
+    let sentinels = tokio::task::spawn_blocking(|| Sentinels::single(&[], ""));
+    let sentinels = sentinels.await.unwrap();
+    let redis = lazy(&sentinels.url());
+    let set = Set::new(&redis, &[Policy::new("p", Quota::per_hour(5))]);
+    let decision = until("a decision", || async { set.one("k").await.ok() }).await;
+    assert_eq!(decision.remaining, 4);
 }
 
 #[tokio::test]
