@@ -309,11 +309,7 @@ impl Budget {
     /// Whether both budgets share their tokens.
     #[cfg(feature = "http")]
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            (None, None) => true,
-            _ => false,
-        }
+        self.0.as_ref().map(Arc::as_ptr) == other.0.as_ref().map(Arc::as_ptr)
     }
 
     fn limited(settings: BudgetSettings) -> Self {

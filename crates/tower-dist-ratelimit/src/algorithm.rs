@@ -181,10 +181,6 @@ impl<'a> Take<'a> {
 #[inline]
 #[must_use]
 pub fn saturating_nanos(duration: Duration) -> u64 {
-    // Durations below 136 years need no checked arithmetic.
-    if let Ok(seconds) = u32::try_from(duration.as_secs()) {
-        return u64::from(seconds) * 1_000_000_000 + u64::from(duration.subsec_nanos());
-    }
     let seconds = duration.as_secs().saturating_mul(1_000_000_000);
     seconds.saturating_add(duration.subsec_nanos().into())
 }

@@ -112,10 +112,9 @@ pub(crate) fn x_ratelimit(most: u64, decision: &Decision) -> [Option<u64>; 3] {
 /// Returns the time until the client's usage is zero again, or after a rejection the wait for the same request. `None`
 /// if that wait is unknown, or if the request can never pass.
 fn wait(decision: &Decision) -> Option<Duration> {
-    if decision.allowed {
-        Some(decision.reset_after)
-    } else {
-        decision.retry_after
+    match decision.allowed {
+        true => Some(decision.reset_after),
+        false => decision.retry_after,
     }
 }
 
@@ -156,9 +155,8 @@ pub(crate) fn quote(name: &str) -> String {
 
 /// Seconds, rounded up so that the wait suffices.
 fn whole_seconds(duration: Duration) -> u64 {
-    duration
-        .as_secs()
-        .saturating_add(u64::from(duration.subsec_nanos() > 0))
+    let rest = u64::from(duration.subsec_nanos() > 0);
+    duration.as_secs().saturating_add(rest)
 }
 
 #[cfg(test)]

@@ -39,8 +39,6 @@ pub(crate) struct Config {
     pub(crate) percentile: Percentile,
     pub(crate) max_hedges: Option<u32>,
     pub(crate) on_failure: Option<bool>,
-    /// Whether requests have classes. The protocol holds the closure that names a request's class.
-    pub(crate) has_key: bool,
 }
 
 /// The learned latencies of a layer.
@@ -55,17 +53,6 @@ pub(crate) struct Latencies {
 }
 
 impl Config {
-    /// Checks the settings of a builder. A handle cannot change the key, so `validate` does not check it.
-    pub(crate) fn validate_new(&self) -> Result<(), BuildError> {
-        self.validate(self)?;
-        match self.trigger.setter() {
-            Some(setter) if self.has_key && *self.trigger() != Trigger::Percentile => {
-                Err(BuildError::besides("key", setter))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Checks the settings. `given` are the settings of the latest change.
     pub(crate) fn validate(&self, given: &Self) -> Result<(), BuildError> {
         self.trigger.validate()?;
@@ -107,7 +94,6 @@ impl Config {
             percentile: self.percentile.overridden_by(&given.percentile),
             max_hedges: given.max_hedges.or(self.max_hedges),
             on_failure: given.on_failure.or(self.on_failure),
-            has_key: self.has_key,
         })
     }
 }

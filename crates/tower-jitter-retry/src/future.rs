@@ -82,7 +82,9 @@ where
                             // own timer for the same instant. The call records the failure on its budget and handles
                             // the timeout.
                             Poll::Ready(elapsed) => {
-                                this.call.record_overtaken(verdict, &outcome);
+                                // The timeout carries no mark if the layer never retries.
+                                let is_passed_on = !this.call.settings.can_retry;
+                                this.call.record_failure(verdict, &outcome, is_passed_on);
                                 this.call.after_timeout(elapsed, this.limit.answer(elapsed))
                             }
                         }

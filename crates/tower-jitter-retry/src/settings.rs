@@ -133,10 +133,8 @@ impl Settings {
         self.mode = config.common.mode();
         self.deposits = config.common.deposits();
         self.can_retry = config.max_attempts() > 1 && self.mode == Mode::On;
-        self.last_start = [config.retry_until, config.deadline]
-            .into_iter()
-            .flatten()
-            .min();
+        let limits = [config.retry_until, config.deadline];
+        self.last_start = limits.into_iter().flatten().min();
         self
     }
 

@@ -317,11 +317,13 @@ where
     }
 
     fn is_recorded(&self, outcome: &Result<Res, E>, budget: &Budget) -> bool {
-        Nested::is_recorded(outcome, budget)
+        let is_recorded = |response: &Res| Nested::is_recorded(response.extensions(), budget);
+        outcome.as_ref().is_ok_and(is_recorded)
     }
 
     fn give_up(&self, context: &HttpContext, outcome: &mut Result<Res, E>, budget: &Budget) {
-        context.nested.give_up(outcome, budget);
+        let response = outcome.as_mut().ok().map(HttpResponse::extensions_mut);
+        context.nested.give_up(response, budget);
     }
 
     fn attach<T: Clone + Send + Sync + 'static>(&self, outcome: &mut Result<Res, E>, info: T) {

@@ -67,31 +67,24 @@ impl Nested {
         }
     }
 
-    /// Whether a mark shows that a layer below has recorded this failure on `budget`.
-    pub(crate) fn is_recorded<Res: HttpResponse, E>(
-        outcome: &Result<Res, E>,
-        budget: &Budget,
-    ) -> bool {
-        let Ok(response) = outcome else { return false };
-        let mark = response.extensions().get();
+    /// Whether a response's mark shows that a layer below has recorded this failure on `budget`.
+    pub(crate) fn is_recorded(extensions: &Extensions, budget: &Budget) -> bool {
+        let mark = extensions.get();
         mark.is_some_and(|Exhausted(recorded)| recorded.is_same(budget))
     }
 
     /// Marks a failure that this layer does not retry again, for the layers above. The mark of a layer below stays.
-    pub(crate) fn give_up<Res: HttpResponse, E>(
-        &self,
-        outcome: &mut Result<Res, E>,
-        budget: &Budget,
-    ) {
-        match (outcome, &self.above) {
-            (Ok(response), None) => {
-                let extensions = response.extensions_mut();
+    ///
+    /// `response` are the extensions of the failed response, or `None` after an error.
+    pub(crate) fn give_up(&self, response: Option<&mut Extensions>, budget: &Budget) {
+        match (response, &self.above) {
+            (Some(extensions), None) => {
                 extensions.get_or_insert_with(|| Exhausted(budget.clone()));
             }
-            (Err(_), Some(above)) => above.0.store(true, Ordering::Relaxed),
+            (None, Some(above)) => above.0.store(true, Ordering::Relaxed),
             // The response to an extra attempt of the layer above needs no mark: that layer decides alone whether it
             // sends another one. The error of a first attempt has no place for a mark.
-            (Ok(_), Some(_)) | (Err(_), None) => {}
+            (Some(_), Some(_)) | (None, None) => {}
         }
     }
 }

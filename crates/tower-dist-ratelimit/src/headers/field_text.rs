@@ -72,10 +72,9 @@ impl FieldText {
     }
 
     fn text(&self) -> &[u8] {
-        if self.heap.is_empty() {
-            &self.inline[..self.len]
-        } else {
-            &self.heap
+        match self.heap.is_empty() {
+            true => &self.inline[..self.len],
+            false => &self.heap,
         }
     }
 }

@@ -210,13 +210,14 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     where
         P: Protocol,
     {
-        self.0.settings.validate_new()?;
+        self.0.settings.validate(&self.0.settings)?;
         self.0.protocol.validate_hedging()?;
         Ok(self.finish())
     }
 
     /// Builds a layer from valid settings.
-    pub(super) fn finish(self) -> HedgeLayer<P, O, A, L> {
+    pub(super) fn finish(mut self) -> HedgeLayer<P, O, A, L> {
+        self.0.settings.percentile.has_key = false;
         HedgeLayer(self.0.settings(|config| Live::new(Settings::new(config))))
     }
 

@@ -148,14 +148,13 @@ impl<C, K, O, A, L> HedgeLayerBuilder<Generic<C, K>, O, A, L> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn key<F, Req, T>(self, key: F) -> HedgeLayerBuilder<Generic<C, ByKey<F>>, O, A, L>
+    pub fn key<F, Req, T>(mut self, key: F) -> HedgeLayerBuilder<Generic<C, ByKey<F>>, O, A, L>
     where
         F: Fn(&Req) -> T,
         T: Hash + Display,
     {
-        let mut parts = self.0.protocol(|protocol| protocol.key(key));
-        parts.settings.has_key = true;
-        HedgeLayerBuilder(parts)
+        self.0.settings.percentile.has_key = true;
+        HedgeLayerBuilder(self.0.protocol(|protocol| protocol.key(key)))
     }
 }
 
@@ -209,7 +208,7 @@ macro_rules! key {
                 mut self,
                 key: impl for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
             ) -> Self {
-                self.0.settings.has_key = true;
+                self.0.settings.percentile.has_key = true;
                 self.rule(|settings| settings.key = Some(Arc::new(key)))
             }
         }

@@ -25,6 +25,9 @@ pub(crate) struct Percentile {
     pub(crate) max_delay: Option<Duration>,
     pub(crate) initial_delay: Option<Duration>,
     pub(crate) window: Option<Duration>,
+    /// Whether a builder was given a key, which is stored in the protocol. `false` in a layer, because `retune` changes
+    /// no key.
+    pub(crate) has_key: bool,
 }
 
 /// The bounds on a learned delay.
@@ -91,6 +94,7 @@ impl Percentile {
             max_delay: given.max_delay.or(self.max_delay),
             initial_delay: given.initial_delay.or(self.initial_delay),
             window: given.window.or(self.window),
+            has_key: false,
         }
     }
 
@@ -115,6 +119,7 @@ impl Percentile {
             ("max_delay", self.max_delay.is_some()),
             ("initial_delay", self.initial_delay.is_some()),
             ("window", self.window.is_some()),
+            ("key", self.has_key),
         ] {
             if is_set {
                 return Err(BuildError::besides(field, setter));

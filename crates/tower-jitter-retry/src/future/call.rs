@@ -115,14 +115,11 @@ where
         verdict: Verdict,
         outcome: Outcome<S, Req>,
     ) -> Result<(), Outcome<S, Req>> {
-        let protocol = &self.protocol;
-        // Do not retry if a layer below has given up on this request, or if this request is a retry of a layer above. A
-        // layer that never retries does not check.
-        if verdict.is_retry()
-            && self.settings.can_retry
-            && (protocol.was_given_up(&mut self.context, &outcome)
-                || protocol.is_retried_above(&self.context))
-        {
+        let (protocol, context) = (&self.protocol, &mut self.context);
+        // Do not retry if a layer below has given up on this request, or if this request is a retry of a layer above.
+        let given_up = protocol.was_given_up(context, &outcome);
+        let is_nested = given_up || protocol.is_retried_above(context);
+        if is_nested && verdict.is_retry() && self.settings.can_retry {
             self.record_failure(verdict, &outcome, true);
             return Err(self.end(outcome, StopReason::Nested));
         }
@@ -142,11 +139,10 @@ where
     ) {
         let is_ours = self.settings.deposits || !is_passed_on;
         let is_free = verdict == Verdict::Unprocessed && self.has_a_free_retry();
-        if verdict.is_failure() && is_ours && !is_free {
-            let budget = self.budget();
-            if !self.protocol.is_recorded(outcome, budget) {
-                budget.record_failure();
-            }
+        let (protocol, budget) = (&self.protocol, self.budget());
+        let counts = verdict.is_failure() && is_ours && !is_free;
+        if counts && !protocol.is_recorded(outcome, budget) {
+            budget.record_failure();
         }
     }
 
@@ -168,19 +164,13 @@ where
             Err(reason) => !self.marks(*reason),
         };
         self.record_failure(verdict, &outcome, is_passed_on);
-        let decided = request.and_then(|request| match verdict {
-            Verdict::Retry { reason, hint } => {
-                self.prepare_next(request, Some(reason), hint, &outcome)
-            }
-            _ => self.prepare_next(request, None, None, &outcome),
-        });
+        let decided = request.and_then(|request| self.prepare_next(request, verdict, &outcome));
         decided.map_err(|reason| self.end(outcome, reason))
     }
 
     /// Returns the request of the next attempt, or `None` in shadow mode, which sends no further attempt.
     fn next_request(&mut self) -> Result<Option<Req>, StopReason> {
         let settings = &self.settings;
-        let protocol = &self.protocol;
         if settings.mode == Mode::Off {
             return Err(StopReason::Off);
         }
@@ -192,37 +182,33 @@ where
             });
         }
         match settings.mode == Mode::Shadow {
-            true if protocol.may_retry(&self.context) => Ok(None),
+            true if self.protocol.may_retry(&self.context) => Ok(None),
             true => Err(StopReason::NotResendable),
             false => Ok(Some(self.copy().ok_or(StopReason::NotResendable)?)),
         }
     }
 
-    /// Prepares the next attempt after a failure. The `reason` is `None` after a [`Verdict::Unprocessed`].
+    /// Prepares the next attempt after a failure.
     ///
     /// The withdrawal from the budget is the last check, so a retry that another check rules out takes no token.
     fn prepare_next(
         &mut self,
         request: Option<Req>,
-        reason: Option<RetryReason>,
-        hint: Option<Hint>,
+        verdict: Verdict,
         outcome: &Outcome<S, Req>,
     ) -> Result<(), StopReason> {
-        let (delay, source) = match reason {
-            None if self.has_a_free_retry() => (Duration::ZERO, DelaySource::Unprocessed),
-            None => self.delay(RetryReason::Transient, hint, outcome)?,
-            Some(reason) => self.delay(reason, hint, outcome)?,
+        let (reason, (delay, source)) = match verdict {
+            Verdict::Retry { reason, hint } => (Some(reason), self.delay(reason, hint, outcome)?),
+            _ if self.has_a_free_retry() => (None, (Duration::ZERO, DelaySource::Unprocessed)),
+            _ => (None, self.delay(RetryReason::Transient, None, outcome)?),
         };
         if !self.last_start.leaves(delay) {
             return Err(StopReason::DeadlineExceeded);
         }
+        let budget = self.budget();
         let permit = match source {
             DelaySource::Unprocessed => None,
-            _ => Some(
-                self.budget()
-                    .withdraw()
-                    .ok_or(StopReason::BudgetExhausted)?,
-            ),
+            _ => Some(budget.withdraw().ok_or(StopReason::BudgetExhausted)?),
         };
         self.record.send(Event::RetryScheduled {
             attempt: self.attempt,
@@ -231,9 +217,7 @@ where
             is_shadow: request.is_none(),
         });
         let Some(request) = request else {
-            if let Some(permit) = permit {
-                permit.spend();
-            }
+            permit.into_iter().for_each(Permit::spend);
             return Err(StopReason::Shadow);
         };
         let wait = self.wait();
@@ -355,9 +339,7 @@ where
         self.attempt = attempt;
         self.settings.counters.retry();
         nested::sent();
-        if let Some(permit) = permit {
-            permit.spend();
-        }
+        permit.into_iter().for_each(Permit::spend);
         Poll::Ready(Ok(self.record.enter(attempt, || service.call(request))))
     }
 }

@@ -1,13 +1,15 @@
 use std::{fmt, sync::Mutex};
 
+use siphasher::sip::SipHasher13;
+
 /// A hash that stands for the caller's key in a store: the first 128 bits of the key's BLAKE3 hash, in hexadecimal.
 ///
 /// The tag of a key is the same on every machine. All tags have the same length and contain no braces. So a client
 /// cannot name a Redis Cluster slot in its key, and cannot forge the store key of another client.
 pub type Tag = [u8; 32];
 
-/// Number of keys in the cache: enough for a few hot keys.
-const PLACES: usize = 64;
+/// Number of keys in the cache, as a power of two: enough for a few hot keys.
+const PLACE_BITS: u32 = 5;
 
 /// Longest key in the cache, in bytes. Keys of requests are seldom longer.
 const LONGEST: usize = 128;
@@ -15,7 +17,7 @@ const LONGEST: usize = 128;
 /// A cache of the tags of recent keys.
 ///
 /// Hashing is one of the slowest steps of a hot key's decision. A look-up takes about a fifth of that time. The cache
-/// holds up to 64 keys of at most 128 bytes.
+/// holds up to 32 keys of at most 128 bytes.
 ///
 /// ```
 /// use tower_dist_ratelimit::backend::toolkit::{Tags, tag};
@@ -24,16 +26,11 @@ const LONGEST: usize = 128;
 /// assert_eq!(tags.of(b"client-42"), tag(b"client-42"));
 /// assert_eq!(&tag(b""), b"af1349b9f5f9a1a6a0404dea36dcc949");
 /// ```
-pub struct Tags(Box<[Mutex<Known>]>);
+#[derive(Default)]
+pub struct Tags(Box<[Mutex<Known>; 1 << PLACE_BITS]>);
 
 /// An entry of the cache: a key and its tag. An unused entry has the empty key, which is never looked up.
 type Known = (Vec<u8>, Tag);
-
-impl Default for Tags {
-    fn default() -> Self {
-        Self((0..PLACES).map(|_| Mutex::default()).collect())
-    }
-}
 
 impl Tags {
     /// Returns the tag of a key.
@@ -56,17 +53,11 @@ impl Tags {
     }
 }
 
-/// Returns the index of a key's entry, below 64. Only whole words of eight bytes determine the index; the keys of
-/// limits consist of whole words. Clients that choose keys with one index gain nothing: their keys are only hashed each
-/// time.
+/// Returns the index of a key's entry. Clients that choose keys with one index gain nothing: their keys are only hashed
+/// each time.
 fn place(key: &[u8]) -> usize {
-    // Fibonacci hashing, applied to one word after the other.
-    let mix = |bits: u64, word: &[u8; 8]| {
-        let bits = bits.rotate_left(5) ^ u64::from_le_bytes(*word);
-        bits.wrapping_mul(0x9E37_79B9_7F4A_7C15)
-    };
-    let bits = key.as_chunks().0.iter().fold(0, mix);
-    usize::try_from(bits >> 58).unwrap_or_default()
+    let bits = SipHasher13::new().hash(key) >> (u64::BITS - PLACE_BITS);
+    usize::try_from(bits).unwrap_or_default()
 }
 
 /// Returns the tag of a key. [`Tags`] caches tags.

@@ -1,6 +1,6 @@
 //! The end of a call.
 
-use tower_attempt::{Mode, Observe, Outcomes, Record, Verdict};
+use tower_attempt::{Mode, Observe, Outcomes, Record};
 use tower_service::Service;
 
 use super::super::Outcome;
@@ -36,8 +36,8 @@ where
         self.stop(reason);
         // Marks the failure, so that layers above do not retry it.
         if self.marks(reason) {
-            let budget = self.budget();
-            self.protocol.give_up(&self.context, &mut outcome, budget);
+            self.protocol
+                .give_up(&self.context, &mut outcome, self.budget());
         }
         let is_on = self.settings.mode == Mode::On;
         let outcome = match (self.attempt.number(), reason) {
@@ -54,20 +54,12 @@ where
         outcome
     }
 
-    /// Records a failure that arrives when the call's deadline has expired. The caller receives the timeout instead.
-    #[cold]
-    pub(crate) fn record_overtaken(&self, verdict: Verdict, outcome: &Outcome<S, Req>) {
-        let is_passed_on = !self.marks(StopReason::DeadlineExceeded);
-        self.record_failure(verdict, outcome, is_passed_on);
-    }
-
     /// Whether a failure is marked if the call ends with it for this reason.
     pub(super) fn marks(&self, reason: StopReason) -> bool {
-        let is_for_above = matches!(
-            reason,
-            StopReason::Fatal | StopReason::NotResendable | StopReason::NotReady
-        );
-        self.settings.can_retry && !is_for_above
+        match reason {
+            StopReason::Fatal | StopReason::NotResendable | StopReason::NotReady => false,
+            _ => self.settings.can_retry,
+        }
     }
 
     /// Counts a call that succeeded with a retry, and adds the report to its response.
