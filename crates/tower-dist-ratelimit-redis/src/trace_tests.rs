@@ -139,7 +139,8 @@ fn a_script_for_several_policies_decides_all_or_nothing_as_rust_does() {
         .unwrap();
 }
 
-/// The log rejects a request that the bucket alone would allow. Then the clock jumps back, but not behind the last write.
+/// The log rejects a request that the bucket alone would allow. Then the clock jumps back, to a time after the last
+/// write.
 #[test]
 fn a_rejected_request_with_another_burst_at_the_same_rate_does_not_count_as_a_write() {
     let lab = Lab::new();
