@@ -67,6 +67,8 @@ pub type ThrottleLayer<Req> = CallLimitLayer<Req, Waits>;
 
 /// A service whose requests wait for their turn, from [`ThrottleLayer`].
 ///
-/// It is always ready. A call clones the inner service, waits for its turn, makes the clone ready, and calls it. If the
-/// clone's readiness fails, the call fails with that error.
+/// The service is always ready. A call clones the inner service and waits for its turn. Then it makes the clone ready
+/// and calls the clone. A rejected call fails with [`LimitError::RateLimited`](crate::LimitError::RateLimited), without
+/// a call of the inner service. If the clone fails to become ready, the call fails with
+/// [`LimitError::Inner`](crate::LimitError::Inner).
 pub type Throttle<S, Req> = CallLimit<S, Req, Waits>;

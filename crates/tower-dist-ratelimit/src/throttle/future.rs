@@ -19,19 +19,21 @@ use crate::{
 ///
 /// Queued requests with the same keys wait for the first of them. So poll the future until it is ready, or drop it: a
 /// future that keeps its place without being polled blocks the requests behind it until they reach `max_wait`. A call
-/// outside a tokio runtime takes its place when the future is first polled. That poll needs a runtime with a timer.
+/// outside a tokio runtime takes its place in a queue when the future is first polled. That poll needs a runtime with a
+/// timer.
 ///
 /// # Cancel safety
 ///
-/// If the future is dropped while it waits, it gives its place to the requests behind it. A charge that a remote
-/// backend has not answered yet can stay. If the future is dropped between its turn and the call of the inner service,
-/// it returns its tokens. A remote backend receives them in the background. A place in a leaky queue and tokens of a
-/// window that has ended are not returned. After the call of the inner service, dropping the future drops the inner
-/// call.
+/// If the future is dropped while it waits for tokens, it gives its place to the requests behind it. A charge that a
+/// remote backend has not answered yet can stay. If the future is dropped after that wait and before the call of the
+/// inner service, it returns its tokens. A remote backend receives them in the background, unless the backend fails. A
+/// place in a [leaky queue](crate::Policy::leaky_queue) and tokens of a window that has ended are not returned. After
+/// the call of the inner service, dropping the future drops the inner call.
 ///
 /// # Panics
 ///
-/// Can panic if polled again after it was ready.
+/// Can panic if polled again after it was ready. Panics if it needs a timer and no tokio runtime with a timer is
+/// running.
 #[pin_project]
 pub struct ThrottleFuture<S: Service<Req>, Req> {
     #[pin]
