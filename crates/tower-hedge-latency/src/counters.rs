@@ -34,22 +34,29 @@ counts! {
     /// Calls that have ended, including calls that their callers dropped.
     pub calls: u64,
     /// Calls whose request must not be hedged, such as a request that is itself a hedge. They neither deposit into a
-    /// budget with a ratio nor train the trigger. [`Mode::Off`](crate::Mode::Off) counts none.
+    /// budget with a ratio nor train the trigger. [`Mode::Off`](crate::Mode::Off) counts none. A request whose
+    /// [`HedgeOverride`](crate::HedgeOverride) allows no hedge is not counted either.
     pub ineligible: u64,
-    /// Calls that were still in flight when their first hedge was due. With a learned percentile `q`, their share of
-    /// the eligible calls is usually close to 1 − q.
+    /// Calls that were still in flight when the trigger made their first hedge due. With a learned percentile `q`,
+    /// their share of the eligible calls is usually close to 1 − q.
+    ///
+    /// A call whose first hedge followed a failure does not count: see
+    /// [`hedge_on_failure`](crate::HedgeLayerBuilder::hedge_on_failure).
     pub late: u64,
     /// Hedges that were sent.
     pub hedges: u64,
     /// Calls that a hedge won: the caller received the hedge's success.
     pub hedge_wins: u64,
-    /// Hedges that were due, but were not sent because the budget had no token.
+    /// Hedges that were due, but were not sent because the budget allowed no extra attempt.
     pub denied: u64,
-    /// Hedges that were due, but were not sent because hedges of their class hardly ever win.
+    /// Hedges that were due, but were not sent because few hedges win: see
+    /// [`SkipReason::HeldBack`](crate::SkipReason::HeldBack).
     pub held_back: u64,
-    /// Hedges that were due, but whose service failed to become ready or was not ready in time.
+    /// Hedges that were due, but whose service failed to become ready or was not ready in time: see
+    /// [`SkipReason::NotReady`](crate::SkipReason::NotReady).
     pub not_ready: u64,
-    /// Hedges that were due for a request that cannot be resent, such as one with `Upgrade` or with too long a body.
+    /// Hedges that were due for a request that cannot be resent: one with the header field `Upgrade`, for example, or
+    /// one whose streaming body was read beyond the [`replay_limit`](crate::HedgeLayerBuilder::replay_limit).
     pub not_resendable: u64,
     /// Hedges that were due in [`Mode::Shadow`](crate::Mode::Shadow), which only counts them.
     pub shadowed: u64,
@@ -57,8 +64,8 @@ counts! {
     pub cancelled: u64,
     /// Calls that their callers dropped after the first hedge was due.
     ///
-    /// If this is the end of most [`late`](Self::late) calls, a timeout above the layer leaves hedges no time to win.
-    /// Set a [`max_delay`](crate::HedgeLayerBuilder::max_delay) well below that timeout.
+    /// If callers drop most [`late`](Self::late) calls, a timeout above the layer probably leaves hedges no time to
+    /// win. With a percentile, set a [`max_delay`](crate::HedgeLayerBuilder::max_delay) well below that timeout.
     pub cancelled_late: u64,
     /// Calls whose outcome was a failure, retryable or not. Dropped calls have no outcome.
     pub failed: u64,

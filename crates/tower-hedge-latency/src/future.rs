@@ -28,8 +28,10 @@ type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>
 /// # Type parameters
 ///
 /// `H` is an attempt in flight: the future of the service `S`, or that future in a box if the layer drains losers. `V`
-/// is the output of `H`. Neither the bounds nor the fields of this type mention the error type: inside `tokio::spawn`
-/// the compiler erases lifetimes, so it could not prove that the error type is `'static`.
+/// is the output of `H`, and `Req` is the request. `P`, `O`, `A` and `L` are explained at
+/// [`HedgeLayer`](crate::HedgeLayer).
+// Neither the bounds nor the fields of this type mention the error type: inside `tokio::spawn` the compiler erases
+// lifetimes, so it could not prove that the error type is `'static`.
 #[pin_project]
 pub struct ResponseFuture<H, S, V, P: Requests<Req>, O: Observe, A, L, Req> {
     /// The first attempt, until it ends.

@@ -7,7 +7,7 @@ use tower_attempt::layer::Live;
 use crate::settings::Settings;
 use crate::trigger::Trigger;
 
-/// Watches a hedge layer, and changes it while it is in use.
+/// Watches a hedge layer, and changes the layer's settings while the layer is in use.
 ///
 /// Every service of the layer follows a change from its next call on. Calls in flight end with the settings
 /// that they began with.
@@ -35,7 +35,8 @@ impl HedgeHandle {
     /// Returns the quantile of latency after which the first hedge is due, or `None` if the trigger is not a
     /// percentile.
     ///
-    /// The default quantile of 0.95 rises if the budget pays for fewer hedges. A quantile that was set stays.
+    /// The default quantile of 0.95 rises if the budget has a ratio above 0 and below 0.05. A quantile that was set
+    /// stays.
     ///
     /// ```
     /// use tower_hedge_latency::{Budget, HedgeLayer};
@@ -50,10 +51,11 @@ impl HedgeHandle {
         settings.learns().then(|| settings.target.quantile())
     }
 
-    /// Returns the delay from a call's start to its first hedge. While a percentile has too few samples, it is the
-    /// [`initial_delay`](crate::HedgeLayerBuilder::initial_delay), or `None` without one.
+    /// Returns the delay from a call's start to the first hedge. While a percentile has too few samples, the delay is
+    /// the [`initial_delay`](crate::HedgeLayerBuilder::initial_delay), or `None` without one.
     ///
-    /// With [`key`](crate::HedgeLayerBuilder::key) this is the delay of the requests that have no class of their own.
+    /// With [`key`](crate::HedgeLayerBuilder::key) and a percentile, this is the delay of the requests without a key,
+    /// and of those beyond the first 256 keys.
     #[must_use]
     pub fn delay(&self) -> Option<Duration> {
         let settings = self.0.load();
@@ -61,9 +63,10 @@ impl HedgeHandle {
         settings.due(0, learned)
     }
 
-    /// Returns the name and the delay of each [`key`](crate::HedgeLayerBuilder::key) so far, sorted by name. While a
-    /// key has too few samples, its delay is the [`initial_delay`](crate::HedgeLayerBuilder::initial_delay), or `None`
-    /// without one. The list is empty if the trigger is not a percentile.
+    /// Returns the name and the delay of each [`key`](crate::HedgeLayerBuilder::key) so far, at most 256, sorted by
+    /// name. While a key has too few samples, its delay is the
+    /// [`initial_delay`](crate::HedgeLayerBuilder::initial_delay), or `None` without one. The list is empty if the
+    /// trigger is not a percentile.
     ///
     /// # Cost
     ///
@@ -105,7 +108,7 @@ impl HedgeHandle {
         self.change(|given| given.max_hedges = Some(hedges))
     }
 
-    /// Sets the lower bound on the learned delay before the first hedge.
+    /// Sets the lower bound on the learned or initial delay before the first hedge.
     ///
     /// # Errors
     ///
@@ -114,7 +117,7 @@ impl HedgeHandle {
         self.change(|given| given.percentile.min_delay = Some(delay))
     }
 
-    /// Sets the upper bound on the learned delay before the first hedge.
+    /// Sets the upper bound on the learned or initial delay before the first hedge.
     ///
     /// # Errors
     ///

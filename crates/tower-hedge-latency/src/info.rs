@@ -2,10 +2,10 @@ use std::time::Duration;
 
 use tower_attempt::Attempt;
 
-/// A hedge layer's report on a call, in the extensions of its HTTP or gRPC response.
+/// A hedge layer's report on a call, in the extensions of the call's HTTP or gRPC response.
 ///
-/// A response has a report if a hedge was sent, whichever attempt won. A response without a report comes from a call
-/// with a single attempt.
+/// The layer adds a report if it sent a hedge, whichever attempt won. The report replaces that of a hedge layer below.
+/// If the layer sent no hedge, the report of a layer below stays.
 ///
 /// ```
 /// use tower_hedge_latency::{AttemptKind, HedgeInfo};
@@ -24,7 +24,8 @@ pub struct HedgeInfo {
     pub winner: Option<Attempt>,
     /// The number of attempts that were sent, the first one included.
     pub attempts: u32,
-    /// The trigger's delay from the call's start to the first hedge. The hedge may have been sent at another time:
-    /// after a failed attempt, after a server's pushback, or when its service became ready.
+    /// The trigger's delay from the call's start to the first hedge. That hedge may have been sent earlier, after a
+    /// failed attempt, or later, when its service became ready. It may also have been skipped, before a later hedge was
+    /// sent.
     pub delay: Duration,
 }
