@@ -26,8 +26,8 @@ pub struct HedgeLayer<P = Generic, O = NoObserver, A = Anywhere, L = Cancel>(
 impl HedgeLayer<Grpc> {
     /// Hedges gRPC calls of the given methods, with the defaults of [`HedgeLayerBuilder`] and the rules of [`Grpc`].
     ///
-    /// A call is hedged once, after the 95th percentile of latency, within a budget of 5 % extra load. The methods are
-    /// given by their full names, and must be idempotent.
+    /// A call is hedged at most once, after the 95th percentile of latency, within a budget of 5 % extra load. The
+    /// methods are given by their full names, and must be idempotent.
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ tower_attempt::__layer! {
     /// Hedges HTTP requests of safe methods (GET, HEAD, OPTIONS, TRACE, QUERY), with the defaults of
     /// [`HedgeLayerBuilder`] and the rules of [`Http`](crate::Http).
     ///
-    /// A request is hedged once, after the 95th percentile of latency, within a budget of 5 % extra load.
+    /// A request is hedged at most once, after the 95th percentile of latency, within a budget of 5 % extra load.
     http,
     /// Returns a builder of a layer for any service whose requests are `Clone`. By default every request may be hedged.
     builder,
@@ -65,9 +65,10 @@ tower_attempt::__layer! {
     /// [`idempotent_methods`](HedgeLayerBuilder::idempotent_methods) or
     /// [`idempotent_if`](HedgeLayerBuilder::idempotent_if). See [`Grpc`].
     ///
-    /// UNAVAILABLE does not win while another attempt is in flight. A server's pushback sets the time of the
-    /// next hedge, earlier or later than the trigger does, and shifts all later hedges by the same time. A
-    /// negative pushback cancels them.
+    /// A retryable failure, such as UNAVAILABLE, does not win while another attempt is in flight. If the failure has a
+    /// pushback, this pushback sets the time of the next hedge, earlier or later than the trigger does. All later
+    /// hedges shift by the same time. Of several pushbacks, the one that ends last counts. A negative or malformed
+    /// pushback cancels all further hedges.
     ///
     /// If an attempt fails and no other is in flight, the call ends, unless
     /// [`hedge_on_failure`](HedgeLayerBuilder::hedge_on_failure) sends a hedge. Only a retry layer waits and

@@ -24,7 +24,7 @@ pub trait Losers<F: Future> {
     fn discard(&self, _failure: F::Output) {}
 }
 
-/// Drops losers.
+/// Drops losers, the attempts that another attempt has overtaken.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cancel;
 

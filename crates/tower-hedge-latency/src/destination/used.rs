@@ -48,13 +48,13 @@ impl UsedEndpoints {
         self.list().push(endpoint.into());
     }
 
-    /// Whether an attempt of this call used the endpoint.
+    /// Whether the list contains the endpoint, with exactly this text.
     #[must_use]
     pub fn contains(&self, endpoint: &str) -> bool {
         self.list().iter().any(|used| **used == *endpoint)
     }
 
-    /// Returns all endpoints, in the order in which they were added.
+    /// Returns all endpoints, in the order in which they were added. An endpoint that was added twice appears twice.
     #[must_use]
     pub fn to_vec(&self) -> Vec<Box<str>> {
         self.list().clone()

@@ -50,10 +50,10 @@ pub struct HedgeLayerBuilder<P = Generic, O = NoObserver, A = Anywhere, L = Canc
 );
 
 impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
-    /// The quantile of the latency of live calls after which hedges are sent, above 0 and below 1. Hedge k is due after
-    /// k times that latency.
+    /// The quantile of the latency of live calls at which the first hedge is due. The quantile is above 0 and below 1.
+    /// Hedge k is due after k times that latency.
     ///
-    /// With 0.95 the slowest 5 % of the calls are hedged. Choose the quantile by the additional load that you can
+    /// With 0.95 about the slowest 5 % of the calls are hedged. Choose the quantile by the additional load that you can
     /// afford. The default budget pays for one hedge of each of these calls. [`build`](Self::build) fails if an
     /// explicit [`budget`](Self::budget) has a ratio below 1 − `quantile` and no tokens per second. The learned latency
     /// usually follows a changing service within about two [windows](Self::window).
@@ -63,8 +63,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     ///
     /// # Cost
     ///
-    /// Two clock reads and a few atomic operations per call. High rates cost less per call, because only a share of the
-    /// calls is sampled. Each of at most 256 [keys](Self::key) takes 16 KB of memory, so about 4 MB at most.
+    /// One or two clock reads and a few atomic operations per call. High rates cost less per call, because only a share
+    /// of the calls is sampled. Each of at most 256 [keys](Self::key) takes 16 KB of memory, so about 4 MB at most.
     pub fn percentile(mut self, quantile: f64) -> Self {
         self.0.settings.percentile.quantile = Some(quantile);
         self.trigger("percentile", Trigger::Percentile)
@@ -90,8 +90,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self.trigger("fan_out", Trigger::FanOut(attempts))
     }
 
-    /// Maximum number of hedges per call, from 1 to 100, with [`percentile`](Self::percentile) and
-    /// [`fixed`](Self::fixed). The first attempt does not count.
+    /// Maximum number of hedges per call, from 1 to 100. The first attempt does not count. Only the triggers
+    /// [`percentile`](Self::percentile) and [`fixed`](Self::fixed) use this setting.
     ///
     /// # Default
     ///
@@ -113,14 +113,14 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 
     /// Upper bound on the learned delay before the first hedge.
     ///
-    /// If the service becomes slower than this bound, the layer hedges more calls than without it, as far as the budget
-    /// allows.
+    /// If the service becomes slower than this bound, the layer hedges more calls than without the bound, as far as the
+    /// budget allows.
     ///
     /// If a layer above has a timeout, set the bound below that timeout by at least the time of a usual response.
     /// Otherwise, if more than 5 % of the calls reach the timeout and the percentile is 0.95, the learned delay settles
-    /// right below the timeout. Hedges then have no time to win, and most are
-    /// [held back](crate::SkipReason::HeldBack). [`cancelled_late`](crate::HedgeCounts::cancelled_late) counts the
-    /// calls that the timeout dropped after their first hedge was due.
+    /// right below the timeout. Hedges then have no time to win, and most are [held back](crate::SkipReason::HeldBack).
+    /// [`cancelled_late`](crate::HedgeCounts::cancelled_late) counts the calls that were dropped, as by that timeout,
+    /// after their first hedge was due.
     ///
     /// # Default
     ///
@@ -144,7 +144,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// Minimum duration of a window of samples, above zero. The percentile is computed from the current and the
     /// previous window.
     ///
-    /// A window stays open until it has `max(100, 10 ÷ (1 − q))` samples, so with few calls it lasts longer.
+    /// A window stays open until it has `max(100, 10 ÷ (1 − q))` samples, where q is the quantile. So with few calls it
+    /// lasts longer.
     ///
     /// # Default
     ///
@@ -156,8 +157,9 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 
     /// Whether a retryable failure of an attempt sends the next hedge immediately.
     ///
-    /// A failure with a `Retry-After` or a gRPC pushback sends no hedge before that wait has passed. If there is a wait
-    /// and no other attempt is in flight, the caller receives the failure.
+    /// A failure that names a wait, as by a `Retry-After` or a gRPC pushback, sends no hedge before that wait has
+    /// passed. If such a wait remains and no attempt is in flight, the call ends. A negative or malformed pushback
+    /// forbids all further hedges. If all attempts failed, the caller receives the first attempt's failure.
     ///
     /// Use it for failures that arrive early and pass quickly, where the backoff of a retry layer would be too long.
     /// The hedge takes a token from the budget like any other. While a percentile has neither a learned delay nor an
@@ -165,7 +167,7 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     ///
     /// If a due hedge already waits until its service is ready, that hedge is the next one. Its service may need the
     /// concurrency permit that the failed attempt held. If its service is still not ready and no attempt is in flight,
-    /// the caller receives the failure.
+    /// the call ends.
     ///
     /// # Default
     ///
@@ -203,9 +205,10 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     ///
     /// Returns an error if a setting is out of its range. The error names the setting, its value and its range.
     ///
-    /// Returns an error if two settings contradict each other: two triggers, two budgets, or a percentile that the
-    /// budget cannot pay for. `max_hedges`, `min_delay`, `max_delay`, `initial_delay`, `window` and `key` are errors with
-    /// a trigger that does not use them. gRPC without any method declared idempotent is an error, too.
+    /// Returns an error if two settings contradict each other: two triggers, two budgets, a `max_delay` below the
+    /// `min_delay`, or a percentile that the budget cannot pay for. `max_hedges`, `min_delay`, `max_delay`,
+    /// `initial_delay`, `window` and `key` are errors with a trigger that does not use them. gRPC without any method
+    /// declared idempotent is an error, too.
     pub fn build(self) -> Result<HedgeLayer<P, O, A, L>, BuildError>
     where
         P: Protocol,

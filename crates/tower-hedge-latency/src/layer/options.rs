@@ -20,7 +20,8 @@ use crate::destination::{Chosen, Spread, UsedEndpoints};
 
 impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// The services that receive hedges, in rotation: the first hedge of a call goes to the first service, the second
-    /// hedge to the second. If the list is empty, hedges go to the service of the first attempt.
+    /// hedge to the second. A skipped hedge uses up its place in the rotation. If the list is empty, hedges go to the
+    /// service of the first attempt.
     ///
     /// ```
     /// use std::time::Duration;
@@ -96,9 +97,10 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     }
 
     /// Gives the attempts of a call a shared list of [`UsedEndpoints`] in their extensions, so that a balancer below
-    /// can send each attempt to another endpoint.
+    /// can send each attempt to a different endpoint.
     ///
-    /// Otherwise a hedge may go to the same slow replica as the first attempt, and with few replicas it often does.
+    /// Without this setting, a hedge may go to the same slow replica as the first attempt, and with few replicas it
+    /// often does.
     #[cfg(feature = "http")]
     pub fn spread(self) -> HedgeLayerBuilder<P, O, Spread, L> {
         self.destination(Spread)
@@ -119,9 +121,9 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 impl<C, K, O, A, L> HedgeLayerBuilder<Generic<C, K>, O, A, L> {
     /// Learns a separate percentile for each class of requests. The closure names a request's class.
     ///
-    /// With one class, requests of a kind that always takes long would receive all hedges. With a class for each kind,
-    /// 1 − q of the calls of each kind are hedged. Choose a key with few values, such as a route or a method, because
-    /// each class needs its own samples. Beyond 256 keys, all other requests share one class.
+    /// With one class, requests of a kind that always takes long would receive most hedges. With a class for each kind,
+    /// the slowest calls of each kind are hedged. Choose a key with few values, such as a route or a method, because
+    /// each class needs its own samples. Requests beyond the first 256 keys share one class.
     ///
     /// # Default
     ///
@@ -165,9 +167,9 @@ macro_rules! key {
         impl<O, A, L> HedgeLayerBuilder<$protocol, O, A, L> {
             /// Learns a separate percentile for each class of requests. The closure names a request's class.
             ///
-            /// With one class, requests of a kind that always takes long would receive all hedges. With a class for
-            /// each kind, 1 − q of the calls of each kind are hedged. Choose a key with few values, such as a route or
-            /// a method, because each class needs its own samples.
+            /// With one class, requests of a kind that always takes long would receive most hedges. With a class for
+            /// each kind, the slowest calls of each kind are hedged. Choose a key with few values, such as a route or a
+            /// method, because each class needs its own samples.
             ///
             /// Requests beyond the first 256 keys share one class with the requests for which the closure returns
             /// `None`.
@@ -265,7 +267,7 @@ impl<P: Dialect, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 #[cfg(feature = "http")]
 impl<O, A, L> HedgeLayerBuilder<Http, O, A, L> {
     /// Also hedges the requests of unsafe methods for which a closure returns `true`, unless a
-    /// [`hedge_if`](Self::hedge_if) closure excludes them. CONNECT is never hedged.
+    /// [`hedge_if`](Self::hedge_if) closure excludes them. CONNECT and requests with `Upgrade` are never hedged.
     ///
     /// Two attempts of such a request may run concurrently, in any order, and either may win. A DELETE
     /// may show its caller the 404 of the second attempt, and a PUT with a precondition the 412 of the

@@ -19,15 +19,16 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Reading more bytes than this usually costs more than a new connection.
 const BODY_LIMIT: u64 = 64 * 1024;
 
-/// Lets losers end in the background, so that their connections stay usable.
+/// Lets losers, the attempts that another attempt has overtaken, end in the background, so that their connections stay
+/// usable.
 ///
 /// Dropping a pending HTTP/1 response closes its connection, and the next request pays for a new one. Over HTTP/2 a
 /// drop only resets a stream, and the connection stays usable without draining.
 ///
-/// With both protocols, use it above a balancer that measures latency, such as tower's p2c `Balance` with `PeakEwma`. A
-/// load metric records a dropped attempt with the time until it was dropped. So a slow endpoint looks as fast as its
-/// hedges, and the balancer keeps choosing it. Make [`time_limit`](Self::time_limit) longer than the slowest responses.
-/// Latency measured with ten endpoints, one of them ten times slower, and hedges after 20 ms:
+/// With both protocols, use a `Drain` above a balancer that measures latency, such as tower's p2c `Balance` with
+/// `PeakEwma`. A load metric records a dropped attempt with the time until it was dropped. So a slow endpoint looks as
+/// fast as its hedges, and the balancer keeps choosing it. Make [`time_limit`](Self::time_limit) longer than the
+/// slowest responses. Latency measured with ten endpoints, one of them ten times slower, and hedges after 20 ms:
 ///
 /// | hedges | 99th percentile | 99.9th percentile |
 /// |---|---|---|
@@ -97,22 +98,22 @@ struct LoserTasks {
 }
 
 impl Drain {
-    /// Maximum number of losers that drain concurrently, over all clones of this `Drain` and so over all services of
-    /// the layer. With 0 all losers are dropped.
+    /// Maximum number of losers and failed responses that drain concurrently, over all clones of this `Drain` and so
+    /// over all services of the layer. With 0 all of them are dropped.
     #[must_use]
     pub fn capacity(mut self, losers: usize) -> Self {
         self.capacity = losers;
         self
     }
 
-    /// Maximum time for a loser's response and its body, from the start of its background task.
+    /// Maximum duration of a background task, which awaits a loser's response and reads its body.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self
     }
 
-    /// Maximum size of a loser's response body, in bytes.
+    /// Maximum size of a drained response body, in bytes.
     #[must_use]
     pub fn body_limit(mut self, bytes: u64) -> Self {
         self.body_limit = bytes;
