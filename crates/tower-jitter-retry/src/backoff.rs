@@ -46,9 +46,11 @@ const CAP: Duration = Duration::from_secs(20);
 const THROTTLED_BASE: Duration = Duration::from_secs(1);
 
 impl Backoff {
-    /// Exponential backoff: waits `base · factorⁿ` before retry n, counted from 0, and at most `cap`, with full jitter.
+    /// Exponential backoff: the delay before retry n, counted from 0, is `base · factorⁿ`, and at most `cap`. The
+    /// default [jitter](Self::jitter) takes a random part of that delay.
     ///
-    /// `base` is at most `cap`. The factor is 2 unless [set](Self::factor).
+    /// `base` must be at most `cap`. The factor is 2 unless [set](Self::factor). After a throttled request,
+    /// [`throttled_base`](Self::throttled_base) can replace `base`.
     #[must_use]
     pub fn exponential(base: Duration, cap: Duration) -> Self {
         let factor = Some(2.0);
@@ -58,7 +60,10 @@ impl Backoff {
         }
     }
 
-    /// Linear backoff: waits `step · (n + 1)` before retry n, counted from 0, and at most `cap`, with full jitter.
+    /// Linear backoff: the delay before retry n, counted from 0, is `step · (n + 1)`, and at most `cap`. The default
+    /// [jitter](Self::jitter) takes a random part of that delay.
+    ///
+    /// `step` must be at most `cap`.
     #[must_use]
     pub fn linear(step: Duration, cap: Duration) -> Self {
         Self {
@@ -79,7 +84,7 @@ impl Backoff {
 
     /// No delay: a retry yields to the executor once, and is then sent.
     ///
-    /// Use it where each attempt reaches another server. Immediate retries to a single server quickly overload it.
+    /// Use it where each attempt reaches a different server. Immediate retries to a single server quickly overload it.
     #[must_use]
     pub fn none() -> Self {
         Self::constant(Duration::ZERO)
@@ -120,8 +125,10 @@ impl Backoff {
         self
     }
 
-    /// The seed of the jitter. Two schedules with the same seed have the same delays. In a retry layer the seed
-    /// determines a series of schedules. A call takes the next one when it prepares its first retry.
+    /// The seed of the jitter. Two schedules of one backoff with the same seed have the same delays.
+    ///
+    /// In a retry layer the seed determines a series of schedules. A call usually takes the next schedule of that
+    /// series when it prepares its first retry, and a further one after each gRPC pushback.
     ///
     /// # Default
     ///
@@ -134,7 +141,7 @@ impl Backoff {
 
     /// Returns an endless sequence of delays, also for use outside of tower.
     ///
-    /// With a [seed](Self::seed), every schedule has the same delays. Otherwise each schedule has its own.
+    /// With a [seed](Self::seed), every schedule has the same delays. Otherwise each schedule has its own jitter.
     #[must_use]
     pub fn schedule(&self) -> Schedule {
         Schedule::new(*self, self.seeds().next())

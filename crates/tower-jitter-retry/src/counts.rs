@@ -36,7 +36,8 @@ pub struct RetryCounts {
 }
 
 impl RetryCounts {
-    /// Calls that ended for `reason`. For [`StopReason::Success`] it is [`recovered`](Self::recovered).
+    /// Returns the number of calls that ended for `reason`. For [`StopReason::Success`], that is
+    /// [`recovered`](Self::recovered).
     #[must_use]
     pub fn stopped(&self, reason: StopReason) -> u64 {
         self.stopped.get(reason as usize).copied().unwrap_or(0)

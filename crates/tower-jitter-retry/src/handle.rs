@@ -6,7 +6,7 @@ use tower_attempt::layer::Live;
 use crate::Backoff;
 use crate::settings::Settings;
 
-/// Watches a retry layer, and changes it while it is in use.
+/// Watches a retry layer, and changes the layer's settings while the layer is in use.
 ///
 /// Every service of the layer follows a change from its next call on. Calls in flight end with the settings
 /// that they began with.
@@ -42,7 +42,7 @@ impl RetryHandle {
     ///
     /// # Errors
     ///
-    /// Returns an error if the backoff is out of its range.
+    /// Returns the errors of [`Backoff::validate`].
     pub fn set_backoff(&self, backoff: Backoff) -> Result<(), BuildError> {
         self.change(|given| given.backoff = Some(backoff))
     }

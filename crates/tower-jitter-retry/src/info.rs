@@ -2,13 +2,15 @@ use std::time::Duration;
 
 use crate::StopReason;
 
-/// A retry layer's report on a call, in the extensions of its HTTP or gRPC response.
+/// A retry layer's report on a call, in the extensions of the call's HTTP or gRPC response.
 ///
-/// A response has a report if the layer sent a retry, or would have sent one but could not, for the reason in `stop`.
-/// A response that the layer creates when a call's deadline expires also has one.
+/// The layer adds a report if it sent a retry, or would have sent one but could not, for the reason in `stop`. It also
+/// adds one to a response that it creates when a call's deadline expires. The report replaces that of a retry layer
+/// below.
 ///
-/// There is no report if the [mode](crate::Mode) is not `On`. There is also none if the first attempt succeeded, or if
-/// its failure is not retryable, not safe to retry, or left to another retry layer.
+/// The layer adds no report if the [mode](crate::Mode) is not `On`. It also adds none if the first attempt succeeded,
+/// or if that attempt's failure is not retryable, not safe to retry, or left to another retry layer. Then the report of
+/// a retry layer below stays.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -31,9 +33,9 @@ use crate::StopReason;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryInfo {
-    /// The number of attempts, the first one included.
+    /// The number of attempts that the layer sent, the first one included.
     pub attempts: u32,
-    /// The sum of the delays before the retries.
+    /// The sum of the delays before the retries. The delay of a retry that was scheduled but not sent counts, too.
     pub slept: Duration,
     /// The reason why no further attempt was sent.
     pub stop: StopReason,

@@ -28,9 +28,10 @@ pub struct RetryLayer<P = Generic, O = NoObserver, T = NoTimeLimit>(
 impl RetryLayer<Grpc> {
     /// Retries gRPC calls according to gRFC A6, with the defaults of [`RetryLayerBuilder`] and the rules of [`Grpc`].
     ///
-    /// The layer retries after UNAVAILABLE or RESOURCE_EXHAUSTED with a server's pushback, and after proof that the
-    /// server did not process the call. To retry UNAVAILABLE without a pushback, build the layer with
-    /// [`builder`](RetryLayer::builder), and declare methods [idempotent](RetryLayerBuilder::idempotent_methods).
+    /// The layer retries after UNAVAILABLE and after RESOURCE_EXHAUSTED, each only with a server's pushback. It also
+    /// retries after proof that the server did not process the call. To retry UNAVAILABLE without a pushback, build the
+    /// layer with [`builder`](RetryLayer::builder), and declare methods
+    /// [idempotent](RetryLayerBuilder::idempotent_methods).
     ///
     /// ```
     /// use bytes::Bytes;
@@ -111,7 +112,7 @@ impl RetryLayer<Grpc> {
 /// | `backoff` | 100 ms · 2ⁿ up to 20 s, full jitter; throttled calls start from 1 s | AWS SDK for Java 2.x |
 /// | `budget` | 20 % of successful calls + 10 per second, burst 100 | Finagle, linkerd2 |
 /// | `max_retry_after` | 60 s | |
-/// | `retry_until`, `attempt_timeout`, `deadline` | no limit; the deadline of a [`RetryOverride`](crate::RetryOverride) is honoured | |
+/// | `retry_until`, `attempt_timeout`, `deadline` | no limit; the deadline of a [`RetryOverride`](crate::RetryOverride) and a `grpc-timeout` are honoured | |
 /// | `replay_limit` | 64 KiB | linkerd2 |
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it is built"]
@@ -121,8 +122,8 @@ tower_attempt::__layer! {
     /// Retries HTTP requests that are safe to resend, with the defaults of [`RetryLayerBuilder`] and the rules of
     /// [`Http`](crate::Http).
     http,
-    /// Returns a builder of a layer for any service whose requests are `Clone`. By default the layer retries every
-    /// `Err` and no `Ok`. A [rejection](crate::Rejected) without a wait is not retried.
+    /// Returns a builder of a layer for any service whose requests are `Clone`. By default the layer retries no `Ok` of
+    /// the service, and every `Err` except a [rejection](crate::Rejected) without a wait.
     builder,
     "tower_jitter_retry", "retries", RetryLayerBuilder, RetryLayer, Retry<T>,
     RetryHandle, RetryCounts, Config,
@@ -160,7 +161,8 @@ tower_attempt::__layer! {
 }
 
 impl<P, O, T> RetryLayerBuilder<P, O, T> {
-    /// The maximum number of attempts per call, the first one included; at least 1.
+    /// The maximum number of attempts per call, the first one included; at least 1. Retries that a retry layer below
+    /// sends in the same task count, too.
     ///
     /// # Default
     ///
@@ -172,6 +174,9 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
 
     /// The delay before each retry.
     ///
+    /// A server's `Retry-After` is a lower bound for the delay, and a gRPC pushback replaces the delay. A call's first
+    /// retry after [`Verdict::Unprocessed`](crate::Verdict::Unprocessed) is sent without a delay.
+    ///
     /// # Default
     ///
     /// [`Backoff::default`].
@@ -180,8 +185,9 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
         self
     }
 
-    /// The maximum `Retry-After` to honour. If the server demands a longer wait, the caller receives the response, and
-    /// no retry is sent. The same holds for a gRPC pushback, and for a layer below that names a wait.
+    /// The maximum `Retry-After` to honour. If the server demands a longer wait, the caller receives the failure, and
+    /// no retry is sent. This maximum also applies to a gRPC pushback, and to a wait that a layer below or the verdict
+    /// of a user's rule names.
     ///
     /// # Default
     ///
@@ -231,8 +237,8 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     /// Creates the outcome of a timeout with a closure. If no retry follows, the caller receives this outcome.
     ///
     /// The layer calls the closure each time that a time limit ends an attempt or the call, also if a retry follows.
-    /// Use it for an error type that does not implement [`TimeoutAnswer`](crate::TimeoutAnswer), or for another outcome
-    /// than `TimeoutAnswer` creates.
+    /// Use it for an error type that does not implement [`TimeoutAnswer`](crate::TimeoutAnswer), or to replace the
+    /// default outcome.
     ///
     /// With this setting the layer enforces the limits that requests carry, even if neither
     /// [`attempt_timeout`](Self::attempt_timeout) nor [`deadline`](Self::deadline) is set: the limits of a
@@ -346,7 +352,7 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
 
     /// Maximum duration of a call until its response, with all attempts and the waits between them; above zero. When
     /// this limit expires, the layer drops the attempt in flight or ends the wait, and the call times out. If the delay
-    /// before a retry would end at this time or later, the caller receives the failure immediately.
+    /// before a retry would end when the limit expires or later, the caller receives the failure immediately.
     ///
     /// The deadline of a [`RetryOverride`](crate::RetryOverride) replaces this limit. A `grpc-timeout` can only shorten
     /// this limit.
@@ -363,7 +369,8 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
 #[cfg(feature = "http")]
 impl<P: Dialect, O, T> RetryLayerBuilder<P, O, T> {
     /// Computes the delay before a retry with a closure. The closure receives the retry's number, counted from 1, and
-    /// the outcome of the failed attempt. If it returns `None`, the layer's [`backoff`](Self::backoff) applies.
+    /// the outcome of the failed attempt. If the closure returns `None`, the layer's [`backoff`](Self::backoff)
+    /// applies.
     ///
     /// A server's `Retry-After` remains a lower bound. A gRPC pushback replaces the delay, and the numbers then start
     /// from 1 again. A retry without a delay, after proof that the server did not process the request, has no number.
@@ -414,7 +421,7 @@ impl<O, T> RetryLayerBuilder<Http, O, T> {
     /// # Default
     ///
     /// A 429 is retried for every method except CONNECT, because most servers send 429 before they process a request.
-    /// Use this setting for a server that may send 429 later.
+    /// Use this setting for a server that may send 429 after it has begun to process a request.
     pub fn retry_429_for_idempotent_only(self) -> Self {
         self.rule(|settings| settings.retry_429_for_idempotent_only = true)
     }
@@ -425,7 +432,8 @@ impl<O, T> RetryLayerBuilder<Http, O, T> {
     ///
     /// The layer assumes that reqwest's client follows redirects, which is reqwest's default. A refused connection then
     /// proves nothing: the first server may have processed the request, and the redirect's target refused the
-    /// connection.
+    /// connection. The layer assumes that every other client follows no redirects. For such a client, this setting
+    /// changes nothing.
     ///
     /// ```
     /// use tower_jitter_retry::RetryLayer;

@@ -14,7 +14,7 @@ pub struct NoTimeLimit;
 
 /// Marks a layer whose time limits end an attempt in flight, with the standard outcome of a timeout.
 ///
-/// For gRPC the outcome is DEADLINE_EXCEEDED. Otherwise the service's error type creates it; see
+/// For gRPC the outcome is DEADLINE_EXCEEDED. Otherwise the service's error type creates the outcome; see
 /// [`TimeoutAnswer`](crate::TimeoutAnswer).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StandardAnswer;
