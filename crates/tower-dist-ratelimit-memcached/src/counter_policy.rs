@@ -14,8 +14,8 @@ use super::{
     request::Ttl,
 };
 
-/// Maximum limit of a window. Reserved tokens and debts can raise a count above it, and the server's counters wrap at
-/// 2⁶⁴.
+/// Maximum limit of a window. A count can exceed it through debts, and through tokens that a charge has added and not
+/// yet taken back. The server's counters wrap at 2⁶⁴.
 pub(super) const MOST: u64 = 1 << 48;
 
 /// Exclusive upper bound of a window that begins with the first request. The item lives a second longer, and the server

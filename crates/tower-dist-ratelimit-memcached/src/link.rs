@@ -110,8 +110,8 @@ impl Link {
         Ok(pending)
     }
 
-    /// Sends a command, and waits for room in the queue. Only tasks of accepted requests call this, so their number is
-    /// bounded.
+    /// Sends a command, and waits for room in the queue. Only operations whose first command was queued call this, for
+    /// their further commands. So the number of waiting commands is bounded.
     pub(super) async fn send_in_turn(&self, command: Command) -> Result<Meta, BackendError> {
         self.check()?;
         let (queued, pending) = self.queued(command, None);

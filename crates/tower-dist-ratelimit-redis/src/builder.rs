@@ -226,7 +226,7 @@ impl RedisBuilder {
     /// - an invalid URL or prefix, or a timeout of zero;
     /// - credentials for sentinels with a URL that names no sentinels;
     /// - a URL with `rediss` without the feature `tls`;
-    /// - root certificates that are not valid PEM, or that contain no certificate;
+    /// - root certificates that are not valid PEM, that contain an invalid certificate, or that contain no certificate;
     /// - root certificates with a URL without `rediss`.
     ///
     /// # Panics

@@ -86,7 +86,8 @@ impl Rate {
             // Even one token per `most` microseconds is faster than the quota. Rounding `token` up makes the rate
             // slower by less than one part in `token`.
             (0, _) => (1, window.div_ceil(limit)),
-            // Even tokens of one unit are too many, so half of all units are for the wait.
+            // Even with tokens of one unit, the burst and the wait do not fit. So the rate is cut until the wait takes
+            // at most half of all units, or the rate is 1.
             (rate, token) if most == 0 => (rate.min(MOST_USED / 2 / max_wait).max(1), token),
             exact => exact,
         };

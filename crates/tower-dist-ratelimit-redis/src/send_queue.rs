@@ -196,7 +196,7 @@ impl Queues {
         Ok((pending, true))
     }
 
-    /// Takes out the calls of a kind to send now.
+    /// Takes out the calls of this kind that can be sent now. Removes the queue if it is idle and there are many queues.
     fn take(&mut self, kind: Kind, due_calls: &mut Vec<DueCall>) {
         let Some(queue) = self.queues.get_mut(&kind) else {
             return;

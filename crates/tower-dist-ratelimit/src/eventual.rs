@@ -103,7 +103,8 @@ impl PolicyUsage {
 }
 
 impl Eventual {
-    /// Wraps a backend in which `policies` are registered as `ids`. Exchanges once per `period`.
+    /// Wraps a backend in which `policies` are registered as `ids`. While a key is in use, exchanges its usage with the
+    /// backend about once per `period`.
     ///
     /// # Errors
     ///

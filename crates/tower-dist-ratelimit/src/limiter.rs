@@ -89,7 +89,7 @@ impl Limiter {
     /// With a window or log algorithm, only the limit of the quota counts, and the window stays the policy's.
     ///
     /// All policies of the limiter need [`dynamic_quotas`](Policy::dynamic_quotas). Otherwise checks fail, and
-    /// corrections usually fail, too. A check also fails if the quota's window is zero or above 100 years. The
+    /// [`charge`](Self::charge) and [`refund`](Self::refund) usually fail, too. A check also fails if the quota's window is zero or above 100 years. The
     /// exception is a quota with a limit or burst of zero, which rejects every check. A quota that the backend cannot
     /// count is usually replaced by the nearest one.
     #[must_use]

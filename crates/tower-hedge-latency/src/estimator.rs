@@ -181,8 +181,8 @@ impl Estimator {
         let rarity = self.rarity.load(Relaxed);
         let (calls, mut calls_before) = (full.total(), next.total());
         let is_over = now.saturating_sub(self.opened.load(Relaxed)) >= target.window;
-        // A window also closes before a bucket's count could overflow.
         let is_full = calls >> rarity >= target.samples;
+        // The second condition closes the window before a bucket's count could overflow.
         if (is_over && is_full) || calls > u64::from(u32::MAX / 2) {
             next.clear();
             calls_before = 0;

@@ -6,8 +6,8 @@ use crate::histogram::{Histogram, lower_bound};
 const WHOLE: u64 = 1_000_000_000;
 /// The weight of one call, as a fixed-point number.
 const ONE: u128 = 1 << 32;
-/// Minimum number of calls that must reach an estimated latency, if hedges cut off calls at shorter times. These calls
-/// must also be at least a hundredth of the calls beyond the quantile.
+/// If hedges cut off calls below an estimated latency, the estimate is used only if at least this number of calls were
+/// still in flight at that latency. They must also be at least a hundredth of the calls beyond the quantile.
 const FEW: u64 = 10;
 
 /// The observed latencies of some calls.

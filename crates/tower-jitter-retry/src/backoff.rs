@@ -46,8 +46,8 @@ const CAP: Duration = Duration::from_secs(20);
 const THROTTLED_BASE: Duration = Duration::from_secs(1);
 
 impl Backoff {
-    /// Exponential backoff: the delay before retry n, counted from 0, is `base · factorⁿ`, and at most `cap`. The
-    /// default [jitter](Self::jitter) takes a random part of that delay.
+    /// Exponential backoff: the delay before retry n, counted from 0, is `base · factorⁿ`, and at most `cap`. By
+    /// default, the actual delay is random, between zero and that delay: see [jitter](Self::jitter).
     ///
     /// `base` must be at most `cap`. The factor is 2 unless [set](Self::factor). After a throttled request,
     /// [`throttled_base`](Self::throttled_base) can replace `base`.
@@ -60,8 +60,8 @@ impl Backoff {
         }
     }
 
-    /// Linear backoff: the delay before retry n, counted from 0, is `step · (n + 1)`, and at most `cap`. The default
-    /// [jitter](Self::jitter) takes a random part of that delay.
+    /// Linear backoff: the delay before retry n, counted from 0, is `step · (n + 1)`, and at most `cap`. By
+    /// default, the actual delay is random, between zero and that delay: see [jitter](Self::jitter).
     ///
     /// `step` must be at most `cap`.
     #[must_use]

@@ -6,7 +6,7 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 
 use crate::{Attempt, Verdict};
 
-/// The result of the standard rules.
+/// How HTTP or gRPC classifies an outcome, before the user's `classify` rule and before the check that a resend is safe.
 #[derive(Clone, Copy, Debug)]
 pub struct Classified<C> {
     /// The verdict. [`Verdict::Unprocessed`] and [`Verdict::not_sent`] prove that the server did not process the

@@ -141,8 +141,8 @@ impl Observer for TracingObserver {
                         "attempt failed"
                     );
                 }
-                // This event arrives inside the attempt's scope. So the current span is the attempt's, if the attempt
-                // has one.
+                // This event arrives inside the attempt's scope. So the current span is the attempt's, unless the
+                // attempt has none, or the second observer of a pair has entered a span of its own inside it.
                 let span = Span::current();
                 if self.has_spans && span.metadata().is_some_and(|span| span.target() == TARGET) {
                     span.record("http.response.status_code", http);

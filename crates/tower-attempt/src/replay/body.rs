@@ -85,7 +85,7 @@ impl<S: Body<Data = Bytes> + Unpin> ReplayableBody for ReplayBody<S> {
     }
 }
 
-/// Implements the trait for a body that is not a wrapper.
+/// Implements [`ReplayableBody`] for a body that is its own `Source`, as every body except a [`ReplayBody`].
 macro_rules! impl_replayable {
     ([$($generics:tt)*] $body:ty, $interruptible:expr, |$this:ident, $may_poll:ident| $into_memory:expr,
         |$content:ident| $from_memory:expr, |$replay:ident| $from_replay:expr $(,)?) => {

@@ -11,7 +11,8 @@ local function get(key)
   return type(text) == 'string' and text
 end
 
--- Parses a time. A time that is later than the scripts ever write is invalid, and gives false or nil.
+-- Parses a time. Returns nil for a text that is no number, and false for a time that is later than the scripts ever
+-- write.
 local function time_of(text)
   local at = tonumber(text)
   return at and at <= now + $FURTHEST and at

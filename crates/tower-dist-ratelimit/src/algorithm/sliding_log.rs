@@ -25,7 +25,7 @@ pub(crate) struct SlidingLog {
     limit: u64,
     /// Length of the window, in nanoseconds.
     window: u64,
-    /// Maximum number of requests in a window, and maximum limit.
+    /// The maximum limit, and the maximum number of entries that count in a window.
     longest: u64,
 }
 

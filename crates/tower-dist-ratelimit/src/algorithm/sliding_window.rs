@@ -87,8 +87,8 @@ impl SlidingWindow {
         })
     }
 
-    /// Returns the part of the oldest sub-window's `count` that counts, `passed` nanoseconds into the present
-    /// sub-window. Rounded up.
+    /// Returns how many of the oldest sub-window's `count` tokens still count when `passed` nanoseconds of the present
+    /// sub-window are over, rounded up. If `whole` is set, all of them count.
     fn share(&self, count: u64, passed: u64) -> u64 {
         if self.whole || count == 0 {
             return count;

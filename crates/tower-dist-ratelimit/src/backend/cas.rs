@@ -181,15 +181,16 @@ impl<C: CompareAndSwap> CasBackend<C> {
     /// Returns the number of lost corrections. A correction is a refund or an extra charge by a caller, or a refund to
     /// one policy because another policy did not allow the request. A correction counts as lost if it failed or its
     /// outcome is unknown. A lost refund may leave its tokens charged, so fewer requests are admitted. A lost extra
-    /// charge may not have taken its tokens, so more requests are admitted. A caller's correction that fails
-    /// immediately is not counted.
+    /// charge may not have taken its tokens, so more requests are admitted. Two kinds are not counted: corrections that
+    /// end with their runtime, and a caller's correction that fails immediately.
     #[must_use]
     pub fn lost_corrections(&self) -> u64 {
         self.transactions.lost()
     }
 
     /// Waits at most `limit` until all corrections (refunds and extra charges) and all requests that change several
-    /// values have ended.
+    /// values have ended. During the wait, new corrections fail, and so do new requests that change several values.
+    /// Afterwards both are accepted again.
     ///
     /// A refund continues after its request has ended, but not after the runtime has shut down. Call this at shutdown,
     /// after the last request.
@@ -200,8 +201,7 @@ impl<C: CompareAndSwap> CasBackend<C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends only the wait; the corrections continue. During the wait, new corrections fail, and so
-    /// do requests that change several values.
+    /// Dropping the future ends only the wait; the corrections continue.
     pub async fn finish_corrections(&self, limit: Duration) -> Result<(), BackendError> {
         self.transactions.finish(limit).await
     }

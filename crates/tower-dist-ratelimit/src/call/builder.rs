@@ -140,8 +140,8 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
     ///
     /// # Errors
     ///
-    /// The errors of [`CallLimitLayerBuilder::build`] without [`waiting`](CallLimitLayerBuilder::waiting), and a
-    /// `max_wait` or `max_waiters` out of range.
+    /// The errors of a builder on which [`waiting`](CallLimitLayerBuilder::waiting) was not called, and a `max_wait` or
+    /// `max_waiters` out of range.
     pub fn build(mut self) -> Result<CallLimitLayer<Req, Waits>, BuildError> {
         let max_wait = self.mode.max_wait;
         let is_valid = !max_wait.is_zero() && max_wait <= MAX_WAIT;

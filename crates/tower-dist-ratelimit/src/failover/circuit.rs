@@ -141,7 +141,8 @@ impl RecentResults {
         }
         self.now.all += 1;
         self.now.failed += u64::from(failed.is_some());
-        // One event, such as the loss of a connection, fails all requests in flight. They are one failure in the row.
+        // One event, such as the loss of a connection, fails all requests in flight. So a failure raises the number of
+        // consecutive failures only if the number has not risen since the request was sent.
         self.row = failed.map_or(0, |row| self.row + u8::from(row >= self.row));
         self
     }

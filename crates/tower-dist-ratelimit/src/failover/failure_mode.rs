@@ -61,8 +61,8 @@ pub enum FailureMode {
     /// Instances return one by one. For 5 s after its circuit closes, an instance admits only requests that both the
     /// backend and its share allow. With a `backend_timeout` above 1 s this time is 3 s plus two timeouts. With the
     /// next request of a key, the instance also charges the backend for the tokens that it has admitted alone, except
-    /// under a leaky queue. So the full rate of the backend does not add to the shares of instances that have not
-    /// returned. In an interval D around an outage, all instances together admit at most:
+    /// under a leaky queue. Because of these two rules, a returned instance does not use the full rate of the backend
+    /// while others still admit their shares. In an interval D around an outage, all instances together admit at most:
     ///
     /// - for a bucket, `rate · D` plus three bursts: one before the outage, one from the shares, and one after all
     ///   instances have returned. Without an outage it is one burst.
@@ -77,15 +77,15 @@ pub enum FailureMode {
     ///
     /// - An instance without requests during the outage can admit all requests that the backend allows, while others
     ///   still return.
-    /// - If only one instance cannot reach the backend, its share adds to the requests that the backend admits for the
-    ///   others.
+    /// - If some instances cannot reach the backend for longer than this time, their shares add to the requests that
+    ///   the backend admits for the other instances.
     /// - One request per instance, its probe, is not charged to its share.
     ///
     /// # Errors
     ///
-    /// Building fails with zero instances. If the backend is remote or a consistency is set, building also fails for
-    /// more than 16 policies, and if a `Memory` cannot count the share of a policy. The latter error names the policy
-    /// and the number of instances.
+    /// Building fails with zero instances. If the backend is remote or a consistency is set, building fails in two more
+    /// cases: with more than 16 policies, and with a policy whose share a `Memory` cannot count. The error of the second
+    /// case names the policy and the number of instances.
     Local {
         /// The number of instances that share the limits, at least 1. Limits and bursts are divided by this number and
         /// rounded down, to at least 1. So that requests can pass, the burst of a share is at least the policy's fixed

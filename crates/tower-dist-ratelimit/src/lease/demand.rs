@@ -104,13 +104,13 @@ impl Claim {
     }
 }
 
-/// Counts the grants that were smaller than requested.
+/// The severity of a shortage of tokens, from 0 to [`MOST_SHORT`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shortage(u8);
 
 impl Shortage {
-    /// Updates the count after an answer. A short grant raises the count by one, up to [`MOST_SHORT`]. A full grant
-    /// lowers it by one, down to zero.
+    /// Returns the severity after an answer. A grant that was smaller than requested raises it by one, up to
+    /// [`MOST_SHORT`]. A full grant lowers it by one, down to zero.
     pub(super) fn after(self, short: bool) -> Self {
         Self(if short {
             (self.0 + 1).min(MOST_SHORT)
@@ -119,7 +119,7 @@ impl Shortage {
         })
     }
 
-    /// Returns whether the count of short grants is at least three.
+    /// Returns whether the severity is at least three.
     pub(super) fn is_persistent(self) -> bool {
         self.0 >= 3
     }

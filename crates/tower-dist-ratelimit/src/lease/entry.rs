@@ -138,7 +138,7 @@ pub(super) struct KeyState {
     pub(super) due: u64,
 }
 
-/// How to handle a request that finds too few leased tokens.
+/// How to handle a request that finds too few leased tokens, or whether to refill in the background.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Plan {
     /// Send the request to the backend without a refill.

@@ -36,7 +36,7 @@ pub(super) struct Slots {
     last_inserts: Box<[Mutex<LastInsert>; STRIPES]>,
 }
 
-/// A slot that was given to a key, and the value that the slot then had.
+/// The slot that an insert gave to a key, and the value that the insert wrote to it.
 #[derive(Default, PartialEq, Eq)]
 struct LastInsert {
     place: usize,

@@ -54,7 +54,7 @@ where
         outcome
     }
 
-    /// Whether a failure is marked if the call ends with it for this reason.
+    /// Whether a failure with which the call ends for this reason gets the mark that keeps layers above from retrying it.
     pub(super) fn marks(&self, reason: StopReason) -> bool {
         match reason {
             StopReason::Fatal | StopReason::NotResendable | StopReason::NotReady => false,
