@@ -1,4 +1,5 @@
 use std::{
+    future::poll_fn,
     pin::Pin,
     sync::{Mutex, PoisonError},
     task::{Context, Poll},
@@ -7,7 +8,7 @@ use std::{
 
 use tokio::{
     task::coop::unconstrained,
-    time::{Instant, sleep_until},
+    time::{Instant, Sleep, sleep_until},
 };
 
 use super::{BackendError, BoxFuture};
@@ -16,29 +17,32 @@ use super::{BackendError, BoxFuture};
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A future that awaits the answer of a backend or of a quota look-up until the timeout.
-pub(crate) struct Timeout<T> {
-    /// The mutex is never locked. It makes a future that is only `Send` also `Sync`, so the layer's future is `Sync`
-    /// whenever the inner service's future is.
-    answer: Mutex<BoxFuture<'static, Result<T, BackendError>>>,
-    limit: Duration,
-    end: Instant,
-    /// `None` until the answer is first pending. A trait object, because the destructor of a `Sleep` would be compiled
-    /// into each codegen unit.
-    timer: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
-}
+///
+/// Boxed, because its destructor would otherwise be compiled into each codegen unit.
+///
+/// The mutex is never locked. It makes a future that is only `Send` also `Sync`, so the layer's future is `Sync`
+/// whenever the inner service's future is.
+pub(crate) struct Timeout<T>(Mutex<BoxFuture<'static, Result<T, BackendError>>>);
 
-impl<T> Timeout<T> {
+impl<T: Send + 'static> Timeout<T> {
     /// Awaits `answer`. The timeout starts now.
     pub(crate) fn new(
-        limit: Duration,
-        answer: BoxFuture<'static, Result<T, BackendError>>,
+        timeout: Duration,
+        mut answer: BoxFuture<'static, Result<T, BackendError>>,
     ) -> Self {
-        Self {
-            answer: Mutex::new(answer),
-            limit,
-            end: Instant::now() + limit,
-            timer: None,
-        }
+        let end = Instant::now() + timeout;
+        // Created when the answer is first pending.
+        let mut timer: Option<Pin<Box<Sleep>>> = None;
+        // Not an async block, because that would copy the answer several times.
+        Self(Mutex::new(Box::pin(poll_fn(move |cx| {
+            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+                return Poll::Ready(answer);
+            }
+            let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(end)));
+            // `unconstrained`, so that the timeout fires even if the answer's poll used up tokio's cooperative budget.
+            let late = Pin::new(&mut unconstrained(timer.as_mut())).poll(cx);
+            late.map(|()| Err(BackendError::timeout(timeout)))
+        }))))
     }
 }
 
@@ -46,20 +50,8 @@ impl<T> Future for Timeout<T> {
     type Output = Result<T, BackendError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let answer = this
-            .answer
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
-            return Poll::Ready(answer);
-        }
-        let timer = this
-            .timer
-            .get_or_insert_with(|| Box::pin(sleep_until(this.end)));
-        // `unconstrained`, so that the timeout fires even if the answer's poll used up tokio's cooperative budget.
-        let late = Pin::new(&mut unconstrained(timer.as_mut())).poll(cx);
-        late.map(|()| Err(BackendError::timeout(this.limit)))
+        let answer = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        answer.as_mut().poll(cx)
     }
 }
 
