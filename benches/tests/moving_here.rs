@@ -1,4 +1,4 @@
-//! What `docs/moving-here.md` says of the peers' behaviour, beside the same setting of these crates.
+//! Claims of `docs/moving-here.md` about the peers' behaviour, compared with the same setting of these crates.
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 use std::future::{Ready, ready};

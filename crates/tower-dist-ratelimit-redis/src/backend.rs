@@ -90,8 +90,8 @@ use crate::{
 ///   promoted.
 ///
 /// The calls in flight then fail. They are not retried, because the server may have charged them. When the server loses
-/// data, it forgets used tokens: after a failover those of writes that were not replicated, and with an eviction policy
-/// those of the evicted keys. A server that is full and evicts nothing answers with errors instead.
+/// data, it forgets used tokens: a failover loses the writes that were not replicated, and an eviction policy loses the
+/// evicted keys. A server that is full and evicts nothing answers with errors instead.
 ///
 /// Requests never wait for a reconnect. They wait at most for their timeout, and then
 /// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. The table shows faults that last one second, with one

@@ -219,7 +219,7 @@ fn check_info(address: &Address, info: &str) -> Result<(), ConnectError> {
 }
 
 /// Returns whether this server rejects writes that another server may accept: it has become a replica, or it has lost
-/// its replicas, one of which may have been promoted.
+/// its replicas, and a replica may have been promoted.
 pub(super) fn takes_no_writes(error: &RedisError) -> bool {
     // If a script fails, older servers put the code somewhere in the text of the error.
     let says = |code| error.detail().is_some_and(|detail| detail.contains(code));

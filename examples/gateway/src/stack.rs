@@ -157,7 +157,7 @@ pub(crate) fn gateway(
     let client = TimeoutLayer::new(options.attempt_timeout).layer(client());
     let enforcing = limit(Mode::On)?;
     let (app, limits, retry, hedge) = match watch {
-        // Without a live page the mode of the limit does not change, and nobody scrapes metrics.
+        // Without a live page the mode of the limit does not change, and there are no metrics.
         Watch::Nobody | Watch::Log => {
             let (retry, hedge) = (retry.build()?, hedge.build()?);
             let handles = (retry.handle(), hedge.handle());
