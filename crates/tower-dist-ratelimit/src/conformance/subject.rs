@@ -1,9 +1,9 @@
-use std::{mem::discriminant, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use super::{
-    ALL, Checked, Conformance, Violation,
+    Checked, Conformance, Violation,
     violation::{equal, succeeds, within},
 };
 use crate::{
@@ -72,9 +72,7 @@ impl Case {
                 other => other,
             };
             // Each algorithm gets its own name. With one name, the algorithms could share their state.
-            let is_same = |one| discriminant(one) == discriminant(&algorithm);
-            let label = ALL.iter().position(is_same).unwrap_or(0);
-            let name = format!("kit {} {} {label} {number}", self.kit.seed, self.check);
+            let name = format!("kit {} {} {algorithm} {number}", self.kit.seed, self.check);
             let policy = Policy::new(name, quota).counted(algorithm);
             let policy = match dynamic {
                 true => policy.dynamic_quotas(),

@@ -89,7 +89,9 @@ where
 
 impl<S, R> RateLimit<S, R> {
     /// Acts on an outcome: calls the ready inner service, rejects, delays, or waits for the decision.
-    #[inline]
+    ///
+    /// Always inlined, because a call would copy the request once more, which takes as long as hashing the key.
+    #[inline(always)]
     pub(super) fn handle_outcome<B, ResBody>(
         &mut self,
         outcome: Outcome,

@@ -172,7 +172,7 @@ async fn the_page_loads_without_errors_its_charts_move_and_each_switch_has_its_e
     // With the layers more requests succeed than without.
     until(
         &mut tab,
-        &format!("{} > {}", value("success", 0), value("success", 1)),
+        &format!("{} > {}", value("success", 0), value("success", 2)),
     )
     .await;
     until(
