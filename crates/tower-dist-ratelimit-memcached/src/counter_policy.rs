@@ -18,8 +18,8 @@ use super::{
 /// yet taken back. The server's counters wrap at 2⁶⁴.
 pub(super) const MOST: u64 = 1 << 48;
 
-/// Exclusive upper bound of a window that begins with the first request. The item lives a second longer, and the server
-/// reads a time to live above 30 days as a date.
+/// Exclusive upper bound of the length of a window that begins with the first request. The item lives a second longer
+/// than its window, and the server reads a time to live above 30 days as a date.
 const LONGEST_FROM_FIRST: Duration = Duration::from_secs(30 * 86_400);
 
 /// A policy that is decided alone, and whose fixed windows are counters. Each window of a key is a Memcached item.
@@ -34,7 +34,7 @@ pub(super) struct CounterPolicy {
 enum Windows {
     /// At a key's first request. The field is the length of a window in seconds. The item expires with its window.
     FromFirst(u64),
-    /// At multiples of the length. If `staggered`, each key has its own offset.
+    /// At multiples of the window's length. If `staggered`, each key adds its own offset.
     Aligned { staggered: bool },
 }
 
@@ -77,8 +77,8 @@ impl CounterPolicy {
         }))
     }
 
-    /// Returns the limit of `quota`, or of the policy's own quota if that is `None`. At most [`MOST`], and 0 if the
-    /// burst is 0.
+    /// Returns the limit of `quota`, or of the policy's own quota if `quota` is `None`. The result is at most [`MOST`],
+    /// and 0 if the burst is 0.
     pub(super) fn limit(&self, quota: Option<Quota>) -> u64 {
         let quota = quota.unwrap_or(self.quota);
         match quota.burst_size() {

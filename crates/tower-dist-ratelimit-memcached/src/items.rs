@@ -13,7 +13,7 @@ use super::{
     request::{Command, Ttl},
 };
 
-/// The servers, each with the seed of its name.
+/// The link to each server, with the hash of the server's name.
 pub(super) type Servers = Arc<[(u64, Link)]>;
 
 /// Memcached as a store for [`CasBackend`](tower_dist_ratelimit::backend::CasBackend).
@@ -43,7 +43,7 @@ impl CompareAndSwap for Items {
 
     async fn load(&self, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>, BackendError> {
         let meta = self.ask(key, Command::new("mg", key).end(" v c")).await?;
-        // The connection skips a value that is too long. Such a value counts as empty, and is replaced.
+        // The connection skips a value that is too long. Such a value counts as empty, and the next write replaces it.
         let value = meta.value.map(|value| value.into_vec());
         let version = meta.cas.filter(|_| meta.code == Code::Value);
         Ok(version.map(|version| (value.unwrap_or_default(), version)))

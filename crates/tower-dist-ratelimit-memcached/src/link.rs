@@ -27,8 +27,8 @@ use super::{
 };
 
 /// Maximum number of commands that wait for the connection task: more than a service normally has concurrent requests.
-/// Further requests fail immediately, so that no longer queue builds up in front of a server that does not answer. Only
-/// further commands of accepted requests wait for room.
+/// While this queue is full, a new request fails immediately. Only later commands of accepted requests wait for room in
+/// the queue.
 const INBOX: usize = 8192;
 
 /// The address of a server, and the settings of its connection.
@@ -94,8 +94,8 @@ impl Link {
         &self.0.runtime
     }
 
-    /// Sends a command. If `caller` or the returned future is dropped before the connection task writes the command,
-    /// the command is not sent. Fails if there is no connection or if the queue is full.
+    /// Queues a command for the connection task. If the owner in `caller` or the returned future is dropped before the
+    /// task takes the command, the command is not sent. Fails if there is no connection or if the queue is full.
     pub(super) fn send(
         &self,
         command: Command,
@@ -110,8 +110,8 @@ impl Link {
         Ok(pending)
     }
 
-    /// Sends a command, and waits for room in the queue. Only operations whose first command was queued call this, for
-    /// their further commands. So the number of waiting commands is bounded.
+    /// Waits for room in the queue, sends a command, and waits for the answer. Only for later commands of operations
+    /// whose first command was accepted. So the number of waiting commands is bounded.
     pub(super) async fn send_in_turn(&self, command: Command) -> Result<Meta, BackendError> {
         self.check()?;
         let (queued, pending) = self.queued(command, None);

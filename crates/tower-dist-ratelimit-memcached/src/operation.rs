@@ -26,14 +26,15 @@ use super::{
     request::Command,
 };
 
-/// Maximum number of retries of a charge. A charge is retried if another process began the window first, if other
-/// processes took back the tokens that made the charge fail, or if the value was no count and was deleted.
+/// Maximum number of retries of a charge. A charge is retried in these cases: another process began the window first;
+/// the tokens that made the charge fail were taken back, or their window ended; the stored value was no count.
 const TRIES: u32 = 4;
 
-/// Maximum number of attempts to take tokens back from a window that other processes are charging.
+/// Maximum number of attempts to take tokens back from a window whose count other operations change meanwhile.
 const TAKE_BACKS: u32 = 16;
 
-/// The largest valid count. A larger number is not a count of this crate, or the counter has wrapped around.
+/// The largest valid count. A larger number is not a count of this crate, or could soon reach 2⁶⁴, where the server's
+/// counters wrap.
 const LARGEST: u64 = 1 << 62;
 
 /// The kind of an operation.
@@ -52,7 +53,7 @@ pub(super) struct Operation {
     pub(super) clock: WallClock,
     pub(super) tag: Tag,
     pub(super) action: OperationKind,
-    /// The charge without its key, for which `tag` stands.
+    /// The charge with an empty key. `tag` stands for the key.
     pub(super) charge: Charge<'static>,
 }
 
@@ -126,8 +127,8 @@ impl Drop for Open {
 impl Operation {
     /// Sends the first command, and returns a future of the result.
     ///
-    /// If the caller drops the future before the command is written to the connection, nothing is charged. If the
-    /// caller drops it later, a task completes the operation.
+    /// If the caller drops the future before the connection task takes the command from its queue, nothing is charged.
+    /// If the caller drops the future later, a task completes the operation.
     pub(super) fn ask(
         self,
     ) -> Result<impl Future<Output = OperationResult> + Send + use<>, BackendError> {
@@ -223,7 +224,8 @@ impl Operation {
         if let OperationKind::Settle(_) = self.action {
             return Ok(OperationOutcome::Decided(done()));
         }
-        // Decides by the time of the charge. By the present time the window may have ended, and no token would count.
+        // Decides by the time of the charge. By the present time, the window may have ended, and its tokens would not
+        // count.
         let decision = self.decide(before, number, meta.ttl, nanos);
         let over = added.saturating_sub(decision.granted);
         if over == 0 {
@@ -239,8 +241,8 @@ impl Operation {
         })
     }
 
-    /// Completes an operation from its first attempt on. Retries a charge if another process got in the way, as long as
-    /// the caller waits.
+    /// Completes an operation from its first attempt on. Retries a charge in the cases that [`TRIES`] lists, as
+    /// long as the caller waits.
     async fn complete(
         self,
         mut attempt: FirstCommand,
@@ -284,7 +286,8 @@ impl Operation {
                     if !present.allowed {
                         return Ok(one(present));
                     }
-                    // Other processes have taken back the tokens that were in the way, so a retry may succeed.
+                    // The tokens that were in the way have been taken back, or their window has ended. So a retry may
+                    // succeed.
                     Ok(one(decision))
                 }
             };
@@ -308,7 +311,7 @@ impl Operation {
     }
 
     /// Waits until the tokens are taken back. Returns the window's count afterwards, or 0 if the window has ended.
-    /// Returns `None` if the tokens stay charged until the window ends.
+    /// Returns `None` if the tokens may stay charged until the window ends.
     async fn taken_back(
         &self,
         attempt: &FirstCommand,
@@ -328,8 +331,9 @@ impl Operation {
                 return Ok(Some(count(&meta).unwrap_or(0)));
             }
             let meta = self.read(attempt.number).await?;
-            // If the time to live has not grown, the window is the same, unless the next window is already as close
-            // to its end. That takes at least the length of a window, less a tick of the server's clock at each end.
+            // A time to live that has not grown is that of the same window, or of a later window that is as close to
+            // its end. A later window gets there only when the length of a window has passed since the charge, less a
+            // tick of the server's clock at each end.
             let ticks = Duration::from_secs(2);
             let is_same = meta.ttl.is_some_and(|now| Some(now) <= ttl)
                 && attempt

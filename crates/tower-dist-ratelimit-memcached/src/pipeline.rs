@@ -97,8 +97,8 @@ impl Pipeline {
             if !open && self.sent.is_empty() {
                 return None;
             }
-            // The timer moves only to an earlier time. Mostly it fires for a command that was answered long ago, and is
-            // then set again.
+            // While the timer is set, it moves only to an earlier time. It mostly fires for a command that was answered
+            // long ago, and is then set for the oldest command in flight.
             if let Some(next) = self.next_due()
                 && due.is_none_or(|due| next < due)
             {
@@ -170,7 +170,7 @@ impl Pipeline {
         queued.command.write(&mut self.out, self.opaque);
     }
 
-    /// Delivers the answers that have arrived. An error ends the connection.
+    /// Delivers the answers that have arrived. If this returns an error, the connection ends.
     fn replies(&mut self, parser: &mut Parser, input: &mut BytesMut) -> Result<(), String> {
         while let Some(reply) = parser.next(input)? {
             let Some(sent) = self.sent.pop_front() else {

@@ -9,7 +9,7 @@ const LONGEST_LINE: usize = 2048;
 /// The longest value that is read, in bytes: the longest value of a `CasBackend`.
 pub(super) const LONGEST_VALUE: usize = 96 << 10;
 
-/// The longest value that is skipped: the largest item size that a server can be configured with.
+/// The longest value that is skipped, in bytes: the largest item size that a server can be configured with.
 const LONGEST_SKIP: u64 = 1 << 30;
 
 /// The outcome of a meta command.
@@ -169,7 +169,8 @@ fn header(line: &[u8]) -> Result<(Reply, Option<u64>), String> {
             (b't', token) => {
                 meta.ttl = Some(i64::try_from(number(token)?).unwrap_or(i64::MAX));
             }
-            // Other flags mark stale items, which no command here requests.
+            // The server adds other flags on request, or for stale items. This crate requests none and makes no stale
+            // items.
             _ => {}
         }
     }

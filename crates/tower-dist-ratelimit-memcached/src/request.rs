@@ -8,8 +8,8 @@ pub(super) struct Command {
     head: usize,
 }
 
-/// A time to live in the protocol's format: a number of seconds up to 30 days, a greater number as seconds since 1970,
-/// and 0 for an item that never expires.
+/// A time to live in the protocol's format: seconds from now for a time up to 30 days, seconds since 1970 for a later
+/// time, and 0 for an item that never expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ttl(u32);
 
@@ -27,7 +27,7 @@ impl Ttl {
             return Self(u32::try_from(seconds).unwrap_or(0));
         }
         let end = now.saturating_add(seconds).saturating_add(SLACK);
-        // Servers count in 31 bits, so an item that would expire after 2038 never expires.
+        // Servers count in 31 bits, so an item that would expire after January 2038 never expires.
         Self(i32::try_from(end).map_or(0, i32::unsigned_abs))
     }
 }
