@@ -11,8 +11,8 @@ use super::{
 /// The arguments of a call to a script: for each row, a key and an ask per policy. An *ask* is the text of one request
 /// to one key, see [`KeyArgs`](super::call::KeyArgs).
 ///
-/// If all rows have the same keys, the keys are sent once. Otherwise, if all rows have the same ask, the ask is sent
-/// once.
+/// If there are several rows and all have the same keys, the keys are sent once. Otherwise, if all asks are the same,
+/// one ask is sent.
 pub(super) struct Arguments<'a> {
     rows: &'a [Row],
     one_row: bool,
@@ -108,8 +108,8 @@ impl RowAnswer {
     }
 }
 
-/// Parses the script's answer into one item per row. Returns `None` if a number is missing or superfluous, or if the
-/// number of a run is impossible.
+/// Parses the script's answer into one item per row. Returns `None` if a number is missing or superfluous, or if a
+/// run's number of used units is impossible.
 pub(super) fn row_answers(rows: &Rows, numbers: &[i64]) -> Option<Vec<RowAnswer>> {
     let mut numbers = numbers.iter().copied();
     let mut row_answers = Vec::with_capacity(rows.0.len());

@@ -285,7 +285,7 @@ impl Backend for Redis {
     }
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        // The refund exceeds the used tokens of any state.
+        // A reset is a refund of more tokens than any state counts.
         let all = [Charge::new(policy, key, u64::MAX)];
         let call = self.call(&all, ChargeKind::Settle(i64::MIN));
         let sent = call.and_then(|call| Ok(self.route.send(call)?));

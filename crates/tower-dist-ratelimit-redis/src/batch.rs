@@ -18,8 +18,8 @@ use super::{
     run::can_follow,
 };
 
-/// Maximum number of rows per call. A row is one request, or a run of equal requests to one bucket. With 32 rows the
-/// fixed cost per row is small, and a call for a token bucket occupies the server for about 0.1 ms.
+/// Maximum number of rows per call. A row is one request, or a run of equal requests to one bucket. With 32 rows, a
+/// row's share of a call's fixed cost is small, and a call for a token bucket occupies the server for about 0.1 ms.
 pub(super) const MOST_ROWS: usize = 32;
 
 /// Maximum number of requests per call, including requests whose caller has left. It bounds the memory of a call.
@@ -97,7 +97,7 @@ impl Batch {
         (pending, is_full)
     }
 
-    /// Returns whether all callers left before the batch was sent.
+    /// Returns whether all callers have left. The batch must not be closed yet.
     pub(super) fn is_deserted(&self) -> bool {
         let state = self.lock();
         state.waiters.iter().all(|waiter| waiter.call.is_none())

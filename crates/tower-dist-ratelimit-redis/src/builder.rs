@@ -140,7 +140,8 @@ impl RedisBuilder {
         }
     }
 
-    /// Timeout of [`connect`](Self::connect) as a whole, and of each later attempt to connect. Must be above zero.
+    /// Timeout of [`connect`](Self::connect) as a whole, and of each attempt to connect in the background. Must be
+    /// above zero.
     ///
     /// # Default
     ///

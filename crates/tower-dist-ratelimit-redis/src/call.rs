@@ -78,8 +78,8 @@ impl ScriptCall {
 /// are a cost alone, which becomes a text when the call is sent: once for all requests of a [run](super::run).
 ///
 /// Examples: `5` is a cost, `5 20` a cost and the maximum grant, `s-3 0` a correction by -3 whose second number has no
-/// meaning, and `x2 3` a [run](super::run) of three requests of cost 2. A dynamic quota can follow. `-` is a policy that
-/// does not apply.
+/// meaning, and `x2 3` a [run](super::run) of three requests of cost 2. A dynamic quota can follow. `-` means that the
+/// policy does not apply.
 #[derive(Clone, Debug)]
 pub(super) struct KeyArgs {
     /// The index of the policy in the script.
@@ -106,7 +106,7 @@ impl KeyArgs {
         place: usize,
         action: ChargeKind,
     ) -> Self {
-        // A larger cost is rejected in any case, and Lua's numbers are exact only up to 2⁵³.
+        // A cost above `MOST_USED` is rejected in any case, and Lua's numbers are exact only up to 2⁵³.
         let cost = charge.cost.min(MOST_USED + 1);
         let mut text = SmallVec::new();
         // Writing into memory does not fail.
@@ -119,8 +119,8 @@ impl KeyArgs {
                 write!(text, "s{} 0", delta.clamp(-refund, most))
             }
         };
-        // Under a quota of zero, a token takes a century to drain, and a correction would store the key's state in
-        // these units. So a correction is sent without such a quota.
+        // Under a quota of zero, a token takes a century to drain. A correction with such a quota could put it in force
+        // for the key. So the correction is sent without the quota.
         let settles = matches!(action, ChargeKind::Settle(_));
         if let Some(quota) = charge.quota.filter(|quota| !settles || !quota.is_zero()) {
             let _ = match policy.counts {

@@ -26,13 +26,12 @@ use super::{
     target::Address,
 };
 
-/// First and longest pause between queries for the owners of slots. The pauses double while a primary is unreachable.
-/// Equal jitter shortens each pause by up to half.
+/// First and longest pause between queries for the owners of slots. The pauses double while no node answers or a
+/// primary is unreachable. Equal jitter shortens each pause by up to half.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum number of times that one call is sent again because a slot moves. The keys of a moving slot move one after
-/// the other.
+/// Maximum number of times that one request is sent again because its slot has moved or is moving.
 const MOVES: u32 = 100;
 
 /// A Redis Cluster: a link to each primary, and the slots of each primary.
@@ -41,7 +40,7 @@ pub(super) struct Cluster {
     timeouts: Timeouts,
     seeds: Vec<Address>,
     map: RwLock<ClusterMap>,
-    /// Notified when the map is out of date.
+    /// Notified when the map may be out of date.
     stale: Arc<Notify>,
 }
 
@@ -53,8 +52,8 @@ pub(super) type Redirected = BoxFuture<'static, Result<Replies, Failure>>;
 struct ClusterMap {
     slots: SlotOwners,
     links: HashMap<Address, Link>,
-    /// The reason why the last query for the slots failed at every node, or that there was no query yet. `None` after
-    /// an answer.
+    /// The error of the last query for the slots if it failed at every node, or a note that no query has ended yet.
+    /// `None` after a query that a node answered.
     problem: Option<Arc<str>>,
 }
 
@@ -74,8 +73,8 @@ impl Cluster {
     }
 
     /// Finds the nodes and connects to the primaries. Fails if no node answers, or if all primaries are unreachable. If
-    /// only some are, the backend retries in the background until they, or the replicas that replace them, are
-    /// reachable.
+    /// only some primaries are unreachable, the backend retries in the background until these primaries, or the
+    /// replicas that replace them, are reachable.
     pub(super) async fn open(self: &Arc<Self>) -> Result<(), ConnectError> {
         let slots = self.query_nodes().await?;
         self.take_over(slots);
@@ -120,7 +119,7 @@ impl Cluster {
         }))
     }
 
-    /// Waits for an answer. If the slot has moved, sends the call to the slot's new node.
+    /// Waits for an answer. If the slot has moved or is moving, sends the call to the slot's new node.
     async fn follow(
         &self,
         mut asked: Link,
@@ -287,7 +286,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // Wakes the task that refreshes the map, which then ends.
+        // Wakes the task that refreshes the map, so that the task ends.
         self.stale.notify_one();
     }
 }

@@ -27,9 +27,9 @@ pub(super) struct Disconnect {
     pub(super) had_answers: bool,
 }
 
-/// Sends the requests of the send queue. With fewer than two calls of its kind in flight, a request is sent
-/// immediately. Otherwise the queue collects requests into one call, and `Queue::can_send` decides when that call goes
-/// out.
+/// Sends the requests of the send queue. While fewer than two calls of one [`Kind`] are in flight, a request of this
+/// kind is sent immediately. Otherwise the queue collects requests into one call, and `Queue::can_send` decides when
+/// that call goes out.
 pub(super) struct Combiner<'a> {
     send_queue: &'a SendQueue,
     connection: Connection,

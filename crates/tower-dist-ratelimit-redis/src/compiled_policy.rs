@@ -34,7 +34,7 @@ pub(super) struct CompiledPolicy {
 /// The script for calls that charge only this policy, a token or leaky bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SingleScript {
-    /// The script without the clock.
+    /// The script without its first lines, which read the server's clock.
     pub(super) lua: String,
     pub(super) rate: Rate,
 }
@@ -51,7 +51,7 @@ pub(super) enum CountUnit {
 impl CompiledPolicy {
     /// # Errors
     ///
-    /// A quota, or a number of the algorithm, that Redis cannot count exactly.
+    /// A quota or algorithm that the scripts cannot count exactly or do not support.
     pub(super) fn new(prefix: &str, policy: &Policy) -> Result<Self, BuildError> {
         Self::checked(prefix, policy).map_err(|error| error.in_policy(policy.name()))
     }
@@ -68,8 +68,8 @@ impl CompiledPolicy {
         })
     }
 
-    /// Returns the limit of `quota`, or of the policy's own quota if that is `None`. A limit in tokens is capped, and
-    /// is 0 if the burst is 0.
+    /// Returns the limit of `quota`, or of the policy's own quota if `quota` is `None`. A limit in tokens is capped,
+    /// and is 0 if the burst is 0.
     pub(super) fn limit(&self, quota: Option<Quota>) -> u64 {
         let quota = quota.unwrap_or(self.quota);
         match self.counts {
@@ -81,7 +81,7 @@ impl CompiledPolicy {
 
 /// An algorithm's part of a script.
 struct ScriptPart {
-    /// The name of its values' layout. The name is a part of the keys.
+    /// The name of the stored values' layout. The name is a part of the keys.
     version: String,
     counts: CountUnit,
     lua: String,
@@ -105,9 +105,9 @@ fn part(policy: &Policy) -> Result<ScriptPart, BuildError> {
             paced(policy, "q", source::LEAKY_QUEUE, wait)
         }
         Algorithm::FixedWindow { staggered } => {
-            // The first 16 bits of the hash select one of 65,536 offsets. The hash of the caller's key is in braces, or
-            // at the end of a colocated policy's key. Each pattern matches only there, because a policy's name can look
-            // like a hash.
+            // The first 16 bits of the hash of the caller's key select one of 65,536 offsets. The hash is in braces, or
+            // at the end of a colocated policy's key. A policy's name can look like a hash, so each pattern matches
+            // only at the hash's place.
             let offset = match (staggered, policy.colocated()) {
                 (false, _) => "0",
                 (true, None) => "floor(tonumber(match(key, '{(%x%x%x%x)'), 16) / 65536 * $WINDOW)",

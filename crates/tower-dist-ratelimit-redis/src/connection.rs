@@ -131,7 +131,7 @@ impl Dialer {
     {
         let mut who = RedisConnectionInfo::default().set_db(self.db);
         if let Some(user) = &self.user {
-            // The `redis` crate ignores a user name without a password, so this sets an empty one.
+            // The `redis` crate ignores a user name without a password, so this sets an empty password.
             who = who.set_username(user).set_password("");
         }
         if let Some(password) = &self.password {
@@ -163,7 +163,7 @@ pub(super) fn refused(address: &Address, error: RedisError) -> ConnectError {
     ConnectError::because(address, problem, error)
 }
 
-/// Returns the text of a string value, or `None` for another value.
+/// Returns the text of a string value. Returns `None` for another value, and for text that is not UTF-8.
 pub(super) fn text(value: Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
@@ -221,7 +221,7 @@ fn check_info(address: &Address, info: &str) -> Result<(), ConnectError> {
 /// Returns whether this server rejects writes that another server may accept: it has become a replica, or it has lost
 /// its replicas, and a replica may have been promoted.
 pub(super) fn takes_no_writes(error: &RedisError) -> bool {
-    // If a script fails, older servers put the code somewhere in the text of the error.
+    // If a script fails, older servers put the error code somewhere in the text of the error.
     let says = |code| error.detail().is_some_and(|detail| detail.contains(code));
     matches!(
         error.kind(),
