@@ -15,7 +15,7 @@ use super::{
 
 /// Makes calls from the charges of a request.
 impl Redis {
-    /// Splits charges into one part per slot of a Cluster. A single server has one part.
+    /// Splits charges into one part per slot of a Cluster. Charges to a single server are one part.
     fn parts(
         &self,
         charges: &[Charge<'_>],

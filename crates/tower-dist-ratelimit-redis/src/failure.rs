@@ -14,10 +14,10 @@ pub(super) enum Failure {
     NotConnected(Arc<str>),
     /// The slot has moved to the node at this address. An empty host means the host of the node that answered.
     Moved(Address),
-    /// The slot is moving, and the node at this address already has these keys. An empty host means the host of the
-    /// node that answered.
+    /// The slot is moving to the node at this address, and the node that answered does not have all of the call's keys.
+    /// An empty host means the host of the node that answered.
     Ask(Address),
-    /// The slot is moving, and the server that answered has only some of the call's keys.
+    /// The slot is moving, and the node that answered does not have all of the call's keys.
     TryAgain,
     /// The call was not sent, because the send queue is full.
     Full,

@@ -24,13 +24,13 @@ pub(super) struct SlotPart {
     pub(super) charges: SmallVec<[PlacedCharge; 2]>,
 }
 
-/// The fields of a charge that a [`ScriptCall`] does not have.
+/// The data of a charge that a [`ScriptCall`] does not have.
 #[derive(Clone)]
 pub(super) struct PlacedCharge {
     /// The index of the charge in the request.
     pub(super) place: usize,
     pub(super) quota: Option<Quota>,
-    /// The script for calls that charge only this policy.
+    /// The script for calls to this charge's policy alone.
     pub(super) single: Arc<Script>,
 }
 

@@ -4,7 +4,7 @@ use super::call::ScriptCall;
 #[derive(Clone, Debug)]
 pub(super) struct QueuedCall {
     pub(super) call: ScriptCall,
-    /// The slot of its keys, or 0 outside of a Cluster.
+    /// The slot of the call's keys, or 0 outside of a Cluster.
     pub(super) slot: u16,
     pub(super) batching: Batching,
 }

@@ -45,8 +45,9 @@ impl Rate {
         })
     }
 
-    /// Returns the same rate in smaller units: halved as often as [`MOST_USED`] stays at least 1,024 times the largest
-    /// of the burst, one token, and the units that drain in `micros` microseconds. A larger quota keeps its units.
+    /// Returns the same rate in smaller units. The units are halved as long as [`MOST_USED`] stays at least 1,024 times
+    /// the largest of these: the burst, a token, and the units that drain in `micros` microseconds (at least 1). A
+    /// quota that is too large for this keeps its units.
     ///
     /// A change of the quota converts the used units and rounds them. Rounding loses less in small units.
     pub(super) fn finer(self, micros: u64) -> Self {

@@ -10,7 +10,8 @@ use super::{
 /// the largest debt and the slowest rate stores the latest time. A quarter is added, because the clock may jump back.
 const FURTHEST: u64 = MOST_USED + MOST_USED / 4;
 
-/// Milliseconds for which a key is kept after its last used token is available again.
+/// Milliseconds added to a key's time to live, so that the key does not expire before its last used token is available
+/// again.
 const SLACK: u64 = 2;
 
 /// A script that decides on requests to one policy, or to several policies together.

@@ -5,8 +5,8 @@ use super::{compiled_policy::CompiledPolicy, script::Script};
 /// The scripts of a set of policies: one script for each policy, and one for several policies together.
 ///
 /// If several policies apply to a request, but not all, the request uses the script for several policies and
-/// [omits](super::call::ScriptCall::asks) the others. So the number of scripts does not depend on the combinations of
-/// policies that requests cause.
+/// [omits](super::call::ScriptCall::asks) the others. So the number of scripts does not depend on which combinations of
+/// policies occur.
 #[derive(Debug)]
 pub(super) struct Scripts {
     /// For each policy, the script for calls that charge only this policy.

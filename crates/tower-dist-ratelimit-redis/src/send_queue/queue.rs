@@ -16,8 +16,8 @@ use crate::{
     failure::Failure,
 };
 
-/// Number of waiting requests that is enough for a call, even if they make only a few rows because they have the same
-/// key.
+/// Number of waiting requests from which the next call does not wait for [`PATIENCE`], even if the requests make only a
+/// few rows because they have the same key.
 const MANY: usize = 64;
 
 /// Number of calls of one kind (with the same script and Cluster slot) that can be in flight before further requests
@@ -35,10 +35,11 @@ const PATIENCE: Duration = Duration::from_millis(1);
 const CALLS: usize = 32;
 
 /// Maximum number of unsent requests of one kind: more than a service normally has concurrent requests. Further
-/// requests fail immediately, so that no queue builds up in front of a server that does not answer.
+/// requests fail immediately, so that the queue in front of a server that does not answer is bounded.
 pub(super) const LONGEST: usize = 4096;
 
-/// Maximum number of full batches: twice as many as [`LONGEST`] requests need at most if no caller leaves.
+/// Maximum number of full batches. [`LONGEST`] unsent requests fill at most half of them. The other half is room for
+/// batches that callers have left.
 const MOST_BATCHES: usize = 2 * LONGEST / MOST_ROWS;
 
 /// The unsent requests of one kind, which have the same script and Cluster slot.
@@ -113,7 +114,7 @@ impl Queue {
         Ok(pending)
     }
 
-    /// Takes out the next call to send now.
+    /// Takes out the next call, if one can be sent now.
     pub(super) fn take(&mut self) -> Option<ClosedBatch> {
         while self.can_send() {
             let batch = self.full.pop_front().or_else(|| self.open.take())?.close();
