@@ -11,8 +11,7 @@ local function get(key)
   return type(text) == 'string' and text
 end
 
--- Parses a time. Returns nil for a text that is no number, and false for a time that is later than the scripts ever
--- write.
+-- Parses a time. Returns nil for a text that is no number, and false for a time that is so late that it is invalid.
 local function time_of(text)
   local at = tonumber(text)
   return at and at <= now + $FURTHEST and at
@@ -27,8 +26,8 @@ local function touch(state)
 end
 
 -- Returns the time to live, in milliseconds, of a state that counts used tokens for `micros` more microseconds. The time
--- to live is bounded, because Redis rejects one that overflows its clock. Redis counts it in whole milliseconds, from a
--- time before the script began. The slack makes up for both.
+-- to live is bounded, because Redis rejects one that overflows its clock. Redis counts the time to live in whole
+-- milliseconds, from a time before the script began. The slack makes up for both.
 local function keep(micros)
   return format('%d', ceil(min(micros, $FURTHEST) / 1000) + $SLACK)
 end

@@ -1,7 +1,7 @@
 -- Makes one decision after the other. Each decision has a key and an ask (the text of the request) per policy. The ask '-'
 -- means that the policy does not apply. A decision counts the tokens that earlier decisions took.
 local replies, n, states = {}, 0, {}
--- If all decisions have the same keys or the same ask, these are sent once.
+-- If several decisions all have the same keys, these are sent once. Otherwise, if all asks are the same, one is sent.
 local one_row, one_ask = #KEYS == POLICIES, #ARGV == 1 and ARGV[1]
 for first = 1, max(#KEYS, #ARGV), POLICIES do
   local allowed = true
@@ -46,7 +46,7 @@ for first = 1, max(#KEYS, #ARGV), POLICIES do
           end
         else
           if ask.granted > 0 then
-            -- This policy would have allowed the request, but takes no token: answer with the tokens that remain.
+            -- Another policy rejects the request, so this policy takes no token: answer with the tokens that remain.
             ask.granted, ask.remaining, ask.wait, ask.reset = policy.decide(ask.state, 0, 0)
           end
           if ask.cost > 0 and policy.adopt and policy.adopt(ask.state) then touch(ask.state) end

@@ -1,4 +1,4 @@
-  -- A list of the times of all tokens in the window, the oldest first. A list stores a whole number in about ten bytes.
+  -- The value is a list of the times of the used tokens, the oldest first. A list stores a time in about ten bytes.
   local LIMIT, WINDOW = $LIMIT, $WINDOW
 
   -- Moves all times back by `back` after the clock has jumped back.
@@ -10,9 +10,10 @@
     call('PEXPIRE', key, keep(WINDOW))
   end
 
-  -- stored: length of the list; len: the same without refunded tokens; left: number of these tokens that have left the window;
-  -- last: time of the latest token; add: number of tokens to push; replace: whether to delete the stored list. If a
-  -- time that this function reads is invalid, the list counts as empty and is replaced.
+  -- The state has these fields. stored: length of the list; len: the length without refunded tokens; left: number of tokens
+  -- at the start of the list that have left the window; last: time of the latest token; add: number of tokens to push;
+  -- replace: whether to delete the stored list. If a time that this function reads is invalid, the list counts as empty
+  -- and is replaced.
   local function open(key)
     local state = { policy = false, touched = false, key = key, stored = 0, len = 0, left = 0, add = 0 }
     local function at(index)

@@ -30,16 +30,16 @@
     return sum
   end
 
-  -- Returns the number of tokens that still count of a partly covered sub-window with this count, rounded up. `passed` is the
-  -- passed time of the present sub-window in microseconds.
+  -- Returns how many of the `count` tokens of a partly covered sub-window still count, rounded up. `passed` is the time
+  -- since the present sub-window began, in microseconds.
   local function share(count, passed)
     if $WHOLE or count == 0 then return count end
     local part, rest = muldiv(count, LENGTH - passed, LENGTH)
     return rest > 0 and part + 1 or part
   end
 
-  -- Returns the passed time of the present sub-window, in microseconds, at which at most `room` tokens of a partly covered
-  -- sub-window with this count still count. Returns nil if this takes the whole present sub-window.
+  -- Returns how much of the present sub-window must have passed, in microseconds, so that at most `room` of the `count`
+  -- tokens of a partly covered sub-window still count. Returns nil if that is the whole sub-window.
   local function passes(count, room)
     if count <= room then return 0 end
     if $WHOLE then return nil end

@@ -10,7 +10,7 @@
       units, token, rate, written = tonumber(units), tonumber(token), tonumber(rate), time_of(written)
       if written and units <= $MOST_USED and token > 0 and token <= $MOST_USED and rate > 0 then
         state.units, state.token, state.rate, state.written = units, token, rate, min(written, now)
-        -- The clock has jumped back. The key keeps its time to live.
+        -- If the clock has jumped back, the value counts as written now. The key keeps its time to live.
         if written > now then call('SET', key, format('%d %d %d %d', units, token, rate, now), 'KEEPTTL') end
       end
     end
@@ -42,8 +42,8 @@
     if delta < 0 and left(state) > 0 then RATE, TOKEN = state.rate, state.token end
   end
 
-  -- Puts the quota of a rejected request in force. If both quotas have the same rate, the stored value is valid under
-  -- both. The same rate can have other units, because their size depends on the burst.
+  -- Puts the quota of a rejected request in force. If the quota in force has the same rate, the stored value is valid
+  -- under both quotas. The same rate can have other units, because their size depends on the burst.
   local function adopt(state)
     load(state)
     if state.used == 0 or BURST == 0 or state.token * RATE == state.rate * TOKEN then return false end
