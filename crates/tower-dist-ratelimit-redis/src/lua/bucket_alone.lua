@@ -4,8 +4,8 @@
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local tonumber, match, format, call = tonumber, string.match, string.format, redis.call
 local replies, n = {}, 0
--- If several requests all have the same key, it is sent once. Otherwise, if all asks (texts of the requests) are the same,
--- one ask is sent.
+-- If several requests all have the same key, it is sent once. Otherwise, if all asks (texts of the requests) are the
+-- same, one ask is sent.
 local one_key, one_ask = #KEYS == 1 and KEYS[1], #ARGV == 1 and ARGV[1]
 local latest = now + $FURTHEST
 -- The used units now, and the used units that were read. With several keys, tables hold these numbers by key, because a key
