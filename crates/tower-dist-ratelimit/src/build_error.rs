@@ -22,7 +22,7 @@ pub struct BuildError {
 }
 
 /// Returns from the function with a [`BuildError`] about a field with this value, unless the condition holds. The bound
-/// is a format string. Values of all types are printed with `Debug`, and only for an error.
+/// is a format string. The value is formatted with `Debug`, and only if the condition does not hold.
 macro_rules! ensure {
     ($is_valid:expr, $field:tt is $value:expr, $($bound:tt)+) => {
         if !$is_valid {

@@ -87,8 +87,8 @@ impl<Req, M> CallLimitLayerBuilder<Req, M> {
 
 impl<Req> CallLimitLayerBuilder<Req> {
     /// Delays requests over the limit until their turn. A request that would wait longer than
-    /// [`max_wait`](CallLimitLayerBuilder::max_wait) is still rejected. Use it for requests that your program sends, to
-    /// stay within the receiver's limit. See [`ThrottleLayer`](crate::ThrottleLayer).
+    /// [`max_wait`](CallLimitLayerBuilder::max_wait) is still rejected. Use this mode for requests that your program
+    /// sends, to stay within the receiver's limit. See [`ThrottleLayer`](crate::ThrottleLayer).
     pub fn waiting(self) -> CallLimitLayerBuilder<Req, Waits> {
         CallLimitLayerBuilder {
             settings: self.settings,
@@ -148,8 +148,8 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
         ensure!(is_valid, "max_wait" is max_wait, "above 0 and at most {MAX_WAIT:?}");
         let max_waiters = self.mode.queues.max_waiters;
         ensure!(max_waiters > 0, "max_waiters" is 0, "at least 1");
-        // Limits the `max_wait` of each leaky queue to the layer's `max_wait`. Otherwise a queue could give a place to a
-        // request that waits too long, and the place would stay taken.
+        // Limits the `max_wait` of each leaky queue to the layer's `max_wait`. Otherwise a queue could give a place to
+        // a request that the layer then rejects for its long wait, and the place would stay taken.
         let policies = self.policies.into_iter();
         let policies = policies.map(|policy| policy.queueing_at_most(max_wait));
         self.policies = policies.collect();

@@ -32,7 +32,7 @@ pub struct CallFuture<S: Service<Req>, Req> {
 #[pin_project(project = StateProjection)]
 pub(super) enum CallState<S: Service<Req>, Req> {
     Calling(#[pin] S::Future),
-    /// Boxed, because only leaky queues use it.
+    /// Boxed to keep the future small, because only leaky queues use this variant.
     Delayed(Box<Delayed<S, Req>>),
     Deciding(Box<Pending<CallLimit<S, Req>, Req>>),
     RateLimited(Option<RateLimited>),

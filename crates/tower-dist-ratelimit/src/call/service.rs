@@ -20,7 +20,7 @@ where
     #[inline]
     fn call(&mut self, request: Req) -> Self::Future {
         let calls = &self.layer.calls;
-        // Filled in place: moving it costs more than the decision.
+        // Filled in place: moving a `Check` costs more than the decision.
         let mut check = Check::default();
         let outcome = calls.limits.decide(&mut check, calls.apply(&request));
         let state = match outcome {

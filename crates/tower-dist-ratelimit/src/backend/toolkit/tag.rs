@@ -8,7 +8,7 @@ use siphasher::sip::SipHasher13;
 /// cannot name a Redis Cluster slot in its key, and cannot forge the store key of another client.
 pub type Tag = [u8; 32];
 
-/// Number of keys in the cache, as a power of two: enough for a few hot keys.
+/// Number of cache entries as an exponent of two: 2⁵ = 32 entries are enough for a few hot keys.
 const PLACE_BITS: u32 = 5;
 
 /// Longest key in the cache, in bytes. Keys of requests are seldom longer.
@@ -16,8 +16,8 @@ const LONGEST: usize = 128;
 
 /// A cache of the tags of recent keys.
 ///
-/// Hashing is one of the slowest steps of a hot key's decision. A look-up takes about a fifth of that time. The cache
-/// holds up to 32 keys of at most 128 bytes.
+/// Hashing is one of the slowest steps of a hot key's decision. A look-up takes about a fifth of the time of hashing.
+/// The cache holds up to 32 keys of at most 128 bytes.
 ///
 /// ```
 /// use tower_dist_ratelimit::backend::toolkit::{Tags, tag};
@@ -53,8 +53,8 @@ impl Tags {
     }
 }
 
-/// Returns the index of a key's entry. Clients that choose keys with one index gain nothing: their keys are only hashed
-/// each time.
+/// Returns the index of a key's entry in the cache. Clients gain nothing by choosing keys with the same index: at
+/// worst, each look-up hashes its key, as without a cache.
 fn place(key: &[u8]) -> usize {
     let bits = SipHasher13::new().hash(key) >> (u64::BITS - PLACE_BITS);
     usize::try_from(bits).unwrap_or_default()

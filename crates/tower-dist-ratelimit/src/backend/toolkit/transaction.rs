@@ -30,8 +30,8 @@ const MOST: u32 = 8192;
 /// The time for which a correction is retried: ten times the default timeout of an answer.
 const RETRIED_FOR: Duration = Duration::from_secs(5);
 
-/// The first and the longest pause between retries, before full jitter. Full queues usually drain, and races for a key
-/// end, within milliseconds.
+/// The first and the longest pause between retries, before full jitter. A full send queue usually drains, and a race
+/// for a key usually ends, within milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
@@ -40,14 +40,14 @@ pub trait TransactionPart: Send + Sized + 'static {
     /// The error of a part that the server did not decide.
     type Failure: Into<BackendError> + Send;
 
-    /// Sends the part. The request is in flight when this returns.
+    /// Sends the part. The part is in flight when this method returns.
     ///
     /// # Errors
     ///
     /// The part could not be sent.
     fn send(&self) -> Result<PartAnswer<Self>, Self::Failure>;
 
-    /// Returns the index of each charge of this part in the whole request.
+    /// Returns the index of each charge of this part among all charges of the request.
     fn places(&self) -> impl Iterator<Item = usize>;
 
     /// Returns the correction that refunds the granted tokens. `granted` has one number per charge of this part.
@@ -63,7 +63,7 @@ pub trait TransactionPart: Send + Sized + 'static {
         None
     }
 
-    /// Returns whether a failed part charged nothing and may succeed if it is sent again. A transaction retries only
+    /// Returns whether a failed part changed nothing and may succeed if it is sent again. A transaction retries only
     /// corrections, for about 5 s.
     fn is_retryable(failure: &Self::Failure) -> bool;
 }
@@ -161,8 +161,8 @@ impl Transactions {
 
     /// Returns the number of lost corrections: they failed, or their outcome is unknown. A lost refund may leave its
     /// tokens charged, so fewer requests are admitted. A lost extra charge may not have taken its tokens, so more
-    /// requests are admitted. Corrections that end with their runtime do not count, and neither do those for which
-    /// [`settle`](Self::settle) returns an error.
+    /// requests are admitted. Corrections that end with their runtime do not count, and neither do those that
+    /// [`settle`](Self::settle) refuses at once.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.0.lost.load(Relaxed)
@@ -182,8 +182,8 @@ impl Transactions {
         all.map(drop).map_err(|_| BackendError::timeout(limit))
     }
 
-    /// Makes the charges of all parts, or of none. Refunds are sent before the returned future resolves, so that they
-    /// usually precede the caller's next charges.
+    /// Makes the charges of all parts. If one part is rejected or fails, refunds the tokens that the other parts took.
+    /// Refunds are sent before the returned future resolves, so that they usually precede the caller's next charges.
     ///
     /// # Errors
     ///
@@ -201,7 +201,7 @@ impl Transactions {
     ///
     /// # Errors
     ///
-    /// No correction could be sent and none is retryable, 8,192 transactions are in progress, or
+    /// No correction could be sent and no failure is retryable, 8,192 transactions are in progress, or
     /// [`finish`](Self::finish) waits. These corrections do not count as lost, because the caller can send them again.
     /// The returned future fails if a correction is lost or the runtime has ended.
     pub fn settle<P: TransactionPart>(
@@ -212,7 +212,7 @@ impl Transactions {
     }
 
     /// Sends the parts, and completes the transaction in a task. Fails if no part could be sent, unless the parts are
-    /// corrections and one of them is retryable.
+    /// corrections and one of the failures is retryable.
     fn start<P: TransactionPart>(
         &self,
         parts: Vec<P>,
@@ -302,7 +302,7 @@ fn send<P: TransactionPart>(parts: Vec<P>) -> Sent<P> {
 }
 
 /// Waits for the answers to all parts, and sends the smaller parts of a part that splits. All parts are in flight, so
-/// waiting for one after the other takes no longer.
+/// waiting for one answer after the other takes no longer than waiting for all at once.
 async fn answers<P: TransactionPart>(
     mut sent: Sent<P>,
 ) -> Vec<(P, Result<JointDecision, P::Failure>)> {
