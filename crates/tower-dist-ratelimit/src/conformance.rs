@@ -131,7 +131,8 @@ impl Conformance {
         self
     }
 
-    /// Sets the number of random sequences of requests per algorithm. Each sequence is compared with the arithmetic.
+    /// Sets the number of random sequences of requests per algorithm. The kit compares each sequence with the
+    /// [`arithmetic`](crate::arithmetic).
     pub fn sequences(self, sequences: u32) -> Self {
         Self { sequences, ..self }
     }

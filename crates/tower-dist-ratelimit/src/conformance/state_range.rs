@@ -4,8 +4,8 @@ use crate::{
     backend::{Charge, PolicyId},
 };
 
-/// A charge of zero cost, which reads a state. It can also stand for the charge of a correction, because a state does
-/// not read that charge's cost.
+/// A charge of zero cost, to read a state. Corrections also pass this charge, because [`State::settle`] does not read
+/// the charge's cost.
 const LOOK: Charge<'_> = Charge::new(PolicyId::new(0), &[], 0);
 
 /// The range of a key's possible states. The backend decides each request at an unknown time between the call and the
@@ -38,14 +38,15 @@ impl StateRange {
         ]
     }
 
-    /// Returns the earliest and the latest time at which the key has no used tokens, as a look at an unknown time from
-    /// `from` to `to` can report it.
+    /// Returns the earliest and the latest end of the `reset_after` that a look can report. The look is decided at an
+    /// unknown time from `from` to `to`.
     pub(super) fn unused(&self, from: u64, to: u64) -> [u64; 2] {
         [(&self.most, from), (&self.least, to)]
             .map(|(state, now)| now + saturating_nanos(state.decide(now, &LOOK).reset_after))
     }
 
-    /// Takes `delta` tokens, or returns `-delta` tokens, at an unknown time from `from` to `to`.
+    /// Takes `delta` tokens, or returns `-delta` tokens if `delta` is negative, at an unknown time from `from` to
+    /// `to`.
     pub(super) fn settle(&mut self, from: u64, to: u64, delta: i64) {
         if delta != 0 {
             self.most.settle(from, &LOOK, delta);

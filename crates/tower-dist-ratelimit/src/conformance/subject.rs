@@ -12,7 +12,7 @@ use crate::{
     backend::{Answer, Backend, Charge, PolicyId},
 };
 
-/// The limit of the kit's quotas: low enough to exhaust quickly, and to fit in any sliding window log.
+/// The limit of most quotas of the kit: low enough to exhaust quickly, and to fit in any sliding window log.
 pub(super) const LIMIT: u64 = 20;
 
 /// A quota with such a long window that tokens hardly ever become free again during a check.
@@ -71,7 +71,7 @@ impl Case {
                 },
                 other => other,
             };
-            // Each algorithm gets its own name. With one name, the algorithms could share their state.
+            // Each algorithm gets its own policy name: policies with one name could share their state.
             let name = format!("kit {} {} {algorithm} {number}", self.kit.seed, self.check);
             let policy = Policy::new(name, quota).counted(algorithm);
             let policy = match dynamic {

@@ -13,12 +13,12 @@ use crate::{
 /// Number of requests in a sequence.
 const LENGTH: u32 = 40;
 
-/// A window for clocks that cannot be paused. With the kit's limit, a bucket gains a token every 25 ms.
+/// A window for clocks that cannot be paused. With [`LIMIT`] tokens per window, a bucket gains a token every 25 ms.
 const LIVE: Duration = Duration::from_millis(500);
 
-/// Checks that random requests are decided as the arithmetic decides them, also while time passes. If the clock cannot
-/// be paused, time passes only for buckets, queues and logs, because the beginning of windows is unknown, and only in
-/// every second sequence. For staggered windows, the check lets no time pass.
+/// Checks that random requests are decided as the arithmetic decides them. If the clock can be paused, time passes
+/// between the requests, except for staggered windows. Otherwise, time passes in every second sequence of a bucket,
+/// queue or log. It does not pass for windows, because their beginning is unknown.
 pub(super) async fn decisions(case: Case) -> Checked {
     let kit = &case.kit;
     let mut numbers = Rng::new(kit.seed, case.check);
@@ -50,7 +50,7 @@ pub(super) async fn decisions(case: Case) -> Checked {
     Ok(())
 }
 
-/// Returns a random pause: up to three windows by a paused clock, otherwise up to the time in which two tokens become
+/// Returns a random pause: up to three windows with a paused clock, otherwise up to the time in which two tokens become
 /// free.
 fn pause(subject: &Subject, stands_still: bool, numbers: &mut Rng) -> Duration {
     let window = saturating_nanos(subject.quota.window());
@@ -133,7 +133,7 @@ async fn compare(
     within(&operation, "delay", delays, decision.delay)?;
     retry_after(subject, &operation, cost, &decision)?;
     between.settle(asked, told, decision.granted.cast_signed());
-    // If the clock cannot be paused, the beginning of windows is unknown.
+    // If the clock cannot be paused, the beginning of windows is unknown, and so is the right `reset_after`.
     if subject.grain().is_zero() || !subject.case.algorithm.has_windows() {
         let [soonest, latest] = between.unused(asked, told);
         let from = soonest.saturating_sub(told + 2 * grain);

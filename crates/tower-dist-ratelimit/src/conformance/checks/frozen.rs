@@ -38,7 +38,7 @@ pub(super) async fn nothing_written(case: Case) -> Checked {
     let [old, new] = [before, after].map(|decision| decision.retry_after);
     equal(operation, "retry_after", old, new)?;
     equal(operation, "source", before.source, after.source)?;
-    // If time has passed, these are shorter, but never longer.
+    // If time has passed, `reset_after` and `delay` may be shorter, but not longer.
     let paused = subject.grain().is_zero();
     let since = |old| (if paused { old } else { Duration::ZERO })..=old;
     let (resets, delays) = (since(before.reset_after), since(before.delay));
@@ -61,7 +61,7 @@ pub(super) async fn refunds(case: Case) -> Checked {
     left("5 taken", taken, full - 5)?;
     subject.settle(subject.charge(&key, 5), -2).await?;
     left("2 refunded", subject.look(&key).await?, full - 3)?;
-    // A refund of a charge is at most its cost.
+    // A refund gives back at most the cost of the charge.
     subject.settle(subject.charge(&key, 1), -100).await?;
     left("1 refunded", subject.look(&key).await?, full - 2)?;
     let all = subject.charge(&key, LIMIT);
@@ -212,7 +212,7 @@ pub(super) async fn all_or_nothing(case: Case) -> Checked {
     }
     for &other in &case.kit.algorithms {
         let wide_policy = (other, Quota::new(3 * LIMIT, FROZEN.window()));
-        // A backend can keep a set of one key in one value, and a set of two keys in two.
+        // A backend can keep the states of one key in one value, and the states of two keys in two values.
         for (tight, wide, second) in [(0, 1, 1), (1, 0, 1), (0, 1, 0), (1, 0, 0)] {
             let mut policies = [(case.algorithm, FROZEN); 2];
             policies[wide] = wide_policy;

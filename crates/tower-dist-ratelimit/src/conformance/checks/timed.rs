@@ -10,8 +10,8 @@ use super::{
 
 const NANO: Duration = Duration::from_nanos(1);
 
-/// Returns the margin before the end of a wait: at that time a request must still be rejected, whatever the clock's
-/// grain.
+/// Returns a margin: this long before the end of a wait, a request must still be rejected, even if the clock errs by
+/// its grain.
 fn early(grain: Duration) -> Duration {
     (4 * grain).max(NANO)
 }
@@ -45,8 +45,8 @@ pub(super) async fn retry(case: Case) -> Checked {
 /// Charges repeatedly around the end of `wait`. With a paused clock, charges after half of `wait`, one nanosecond
 /// before its end, and at its end.
 ///
-/// A decision is made between its request and its answer. For the decision that returned `wait`, these are the two
-/// times of `since`. Returns whether another rejection was seen.
+/// The decision that returned `wait` was made between the two times of `since`. Returns whether another request was
+/// rejected.
 async fn around(
     subject: &Subject,
     key: &[u8],
@@ -87,7 +87,7 @@ pub(super) async fn expiry(case: Case) -> Checked {
     let used = subject.take(&key, 2).await?;
     let since = [asked, subject.now()].map(Duration::from_nanos);
     let (wait, grain) = (used.reset_after, subject.grain());
-    // No token counts for longer than two windows. A queue is empty after a window and one request.
+    // No token counts for longer than two windows. A queue drains within a window plus the time of one request.
     let longest = 2 * subject.quota.window() + grain;
     within("acquire of a used key", "reset_after", NANO..=longest, wait)?;
     subject.pass(wait.saturating_sub(early(grain))).await;
