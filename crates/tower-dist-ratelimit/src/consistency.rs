@@ -41,8 +41,8 @@ pub enum Consistency {
     /// have leases at a time. Refills usually run in the background before the tokens run out, one at a time per key. A
     /// refill tops the leased tokens up to about three quarters of the tokens that this instance needs in a lease time.
     /// The refill leases at most a quarter of the tokens that the backend last reported as remaining, or the cost of 16
-    /// requests if that is more. The cost of 16 requests counts only up to a quarter of the burst.
-    /// If a request waits for the refill, the refill also pays its cost.
+    /// requests if that is more. The cost of 16 requests counts only up to a quarter of the burst. If a request waits
+    /// for the refill, the refill also pays the request's cost.
     ///
     /// The backend decides exactly on requests for other keys, and on a [leaky queue](crate::Policy::leaky_queue).
     /// Outside of a tokio runtime there are no refills.
@@ -58,22 +58,23 @@ pub enum Consistency {
     ///
     /// Unless the [failure mode](crate::FailureMode) decides, a fleet admits in any interval D at most the tokens that
     /// the backend admits in D + the lease time. Neither the number of instances nor the crash of one changes that
-    /// bound. In other words, the burst of a bucket is larger by the rate times the lease time.
+    /// bound. In other words, the burst of a bucket is in effect larger by the rate times the lease time.
     ///
     /// A lease ends one lease time after the instance *requests* it. The instance measures the time by its own clock,
     /// which can stop while a machine is suspended. Unused tokens expire with the lease. An instance that shuts down
-    /// before its leases end can [return](crate::Limiter::return_leases) the unused leased tokens of a bucket, except as
-    /// many as the bucket gains in a lease time plus the backend timeout.
+    /// before its leases end can [return](crate::Limiter::return_leases) the unused leased tokens of a bucket, except
+    /// as many as the bucket gains in a lease time plus the backend timeout.
     ///
     /// # Above the limit
     ///
     /// If the backend grants fewer tokens than requested, this instance usually makes a pause before its next call for
-    /// the key. During the pause it rejects requests that find too few leased tokens. If the backend rejected a request, this
-    /// applies only to requests that cost at least as much. The first pause lasts for about
-    /// the time in which 1 request for the key arrives here. While the shortage continues, the pauses last for 2, 4, 8
-    /// and finally 16 requests. A pause lasts longer if the backend's `retry_after` is longer, but at most one lease
-    /// time. The `retry_after` of a request rejected here is the remaining pause, or the rest of the backend's
-    /// `retry_after` if that is longer. So an overloaded fleet admits the full limit, in bursts, with about one round trip per 16 requests.
+    /// the key. During the pause it rejects requests that find too few leased tokens. If the backend rejected a
+    /// request, the instance rejects only requests that cost at least as much. The first pause lasts for about the time
+    /// in which 1 request for the key arrives here. While the shortage continues, the pauses last for 2, 4, 8 and
+    /// finally 16 requests. A pause lasts longer if the backend's `retry_after` is longer, but at most one lease time.
+    /// The `retry_after` of a request rejected here is the remaining pause, or the rest of the backend's `retry_after`
+    /// if that is longer. So an overloaded fleet admits the full limit, in bursts, with about one round trip per 16
+    /// requests.
     ///
     /// # Cost
     ///

@@ -51,8 +51,8 @@ pub struct Decision {
     /// [`Source::Denied`], the wait is the time until the next probe of the backend, or `None` while the circuit is
     /// closed.
     pub retry_after: Option<Duration>,
-    /// The time until no usage counts, if no other request takes tokens: the bucket is full, the queue is empty, or the
-    /// window has ended. Rounded up.
+    /// The time until no usage counts, if no other request takes tokens. Then the bucket is full, the queue is empty,
+    /// or the window has ended. Rounded up.
     pub reset_after: Duration,
     /// The time that an allowed request waits for its turn in a [leaky queue](crate::Policy::leaky_queue), rounded up.
     /// Zero with all other algorithms. But a [`Limiter`](crate::Limiter) with several policies returns the longest

@@ -24,8 +24,8 @@ use crate::{
     terms::Terms,
 };
 
-/// Maximum number of remembered rejections, and number of key versions. A new rejection replaces the
-/// previous one in its place. So at worst, the backend gets the same calls as without a cache.
+/// Maximum number of remembered rejections, and number of key versions. A new rejection replaces an older one whose
+/// request hashes to the same place. At worst, the backend gets the same calls as without a cache.
 const PLACES: usize = 4096;
 
 /// Maximum time for which a rejection is remembered, in nanoseconds. The time is short because this
@@ -52,8 +52,8 @@ struct Denials {
     terms: Box<[Terms]>,
 }
 
-/// The version of a key. The number grows when a settlement or a reset changes the key's tokens, and when
-/// the key's quota changes.
+/// The version of a key. The number grows before and after each settlement or reset of the key, and when the key's
+/// quota changes.
 #[derive(Default)]
 struct Version {
     number: AtomicU64,

@@ -56,7 +56,8 @@ struct KeyUsage {
     unsent: u64,
     /// The last charge's own quota, if it had one.
     quota: Option<Quota>,
-    /// Whether a request used the key since the last exchange, or the last report failed immediately.
+    /// Whether a request or an extra charge for the key came since the last exchange, or the last report failed
+    /// immediately.
     is_active: bool,
 }
 
@@ -139,9 +140,10 @@ impl Eventual {
         })
     }
 
-    /// Returns the wait between the first exchange of a key and the second: a pseudorandom part of a period. It
-    /// separates instances whose first requests arrive together, because they would otherwise overdraw together in
-    /// every period. The wait is computed from the time since creation, so tests can reproduce it.
+    /// Returns the wait between the first exchange of a key and the second: a pseudorandom part of a period. The wait
+    /// separates the exchanges of instances whose first requests arrive together. Otherwise, these instances would
+    /// exceed the limit together in every period. The wait is computed from the time since creation, so tests can
+    /// reproduce it.
     fn phase(&self) -> Duration {
         let now = saturating_nanos(self.created.elapsed());
         // The two multiplications of SplitMix64.
@@ -217,7 +219,7 @@ impl Backend for Eventual {
         let ([charge], Some(own)) = (charges, self.own(charges)) else {
             return inner.settle(charges, delta);
         };
-        // The settlement is complete when `settle` returns.
+        // A `Memory` settles in the call, so its answer can be dropped.
         drop(memory.settle(&own, delta));
         // Unsent usage is corrected here, and the backend receives the rest.
         let policy = self.policy(charge.policy);
@@ -229,7 +231,7 @@ impl Backend for Eventual {
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
         if let Some(policy) = self.policy(policy) {
-            // The reset is complete when `reset` returns.
+            // A `Memory` resets in the call, not in the future.
             drop(self.shared.memory.reset(policy.own, key));
             if let Some(usage) = policy.keys().get_mut(key) {
                 usage.unsent = 0;

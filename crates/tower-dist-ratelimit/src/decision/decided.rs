@@ -55,7 +55,7 @@ impl<'a> Decided<'a> {
         charges.iter().zip(decisions.iter())
     }
 
-    /// Returns whether the decisions have meaningful numbers.
+    /// Returns whether counters made all decisions, so that their numbers are meaningful.
     pub(crate) fn has_counted(&self) -> bool {
         let mut decisions = self.check.decisions.iter();
         decisions.all(|decision| decision.source.has_counted())

@@ -1,8 +1,8 @@
 /// The origin of a [`Decision`](crate::Decision). All decisions of one layer or limiter on a request have the same
 /// source.
 ///
-/// The last three variants come from the [failure modes](crate::FailureMode), which decide when the backend fails, when
-/// a quota look-up is late, and shortly after.
+/// The last three variants come from the [failure modes](crate::FailureMode). They decide when a quota look-up is late,
+/// while the backend fails, and for a short time after a failure of the backend.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

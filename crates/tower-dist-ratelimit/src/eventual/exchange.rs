@@ -103,8 +103,8 @@ impl Exchange {
         };
         let quota = look.quota.unwrap_or(terms.quota);
         let terms = Terms { quota, ..*terms };
-        // `remaining` is never negative, so it does not show debts. For buckets, the tokens that they must gain
-        // to be full include debts.
+        // `remaining` is never negative, so it does not show debts. The `reset_after` of a bucket, the time until the
+        // bucket is full, includes debts.
         let used = |decision: &Decision| match terms.gained(decision.reset_after) {
             Some(tokens) => i128::from(tokens),
             None => -i128::from(decision.remaining),
