@@ -38,13 +38,13 @@ pub(crate) struct Failover {
     recovery: Recovery,
     /// After an outage, the assumed maximum time between the returns of the first and the last process to the backend.
     return_spread: Duration,
-    /// For log lines.
+    /// The failure mode, for log lines.
     #[cfg(feature = "tracing")]
     mode: FailureMode,
     /// Decides while the backend fails, if the mode is local.
     pub(crate) fallback: Option<Fallback>,
-    /// Corrections that the backend has not answered yet. They run in the background, because a dropped response cannot
-    /// wait for them. Dropping the `Failover` cancels them.
+    /// Corrections that the backend has not answered yet. They run in the background, because a destructor, such as
+    /// that of a `Meter`, cannot wait for them. Dropping the `Failover` cancels them.
     pub(crate) corrections: Background,
     pub(crate) lost_corrections: Arc<AtomicU64>,
 }
@@ -120,7 +120,7 @@ impl Failover {
         }
     }
 
-    /// Records a decision of the backend. With `forget`, a record without failures is cleared.
+    /// Records a decision of the backend. With `forget`, clears the recent results if there is no failure among them.
     pub(crate) fn answered(&self, permit: Access, forget: bool) {
         // The recovery begins before the circuit closes, so that each request that finds the circuit closed is also
         // charged to the share.

@@ -30,7 +30,7 @@ struct BreakerState {
     probe: u64,
 }
 
-/// The circuit is closed, and its record is empty.
+/// The circuit is closed, and no recent results are recorded.
 const QUIET: u8 = 0;
 const OPEN: u8 = 1;
 const CLOSED: u8 = 2;
@@ -38,7 +38,8 @@ const CLOSED: u8 = 2;
 /// The permission to query the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// The circuit is closed, and its record is empty. An immediate decision of the backend is then not counted.
+    /// The circuit is closed, and no recent results are recorded. An immediate decision of the backend is then not
+    /// counted.
     Quiet,
     /// The circuit is closed, after this number of consecutive failures.
     Closed(u8),
@@ -94,8 +95,8 @@ impl Breaker {
         })
     }
 
-    /// Records a decision of the backend. With `forget`, a record without failures is cleared. Returns whether the
-    /// circuit has closed.
+    /// Records a decision of the backend. With `forget`, clears the recent results if there is no failure among them.
+    /// Returns whether the circuit has closed.
     pub(super) fn answered(&self, permit: Access, now: Duration, forget: bool) -> bool {
         self.change(|state| {
             if let Access::Probe(_) = permit {

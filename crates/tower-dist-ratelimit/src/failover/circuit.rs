@@ -5,7 +5,7 @@ use super::pauses::Pauses;
 /// The number of consecutive failures that opens the circuit.
 const ROW: u8 = 5;
 
-/// Minimum number of outcomes, decisions and failures together, at which the failure rate can open the circuit.
+/// Minimum number of recent results (decisions and failures) at which the failure rate can open the circuit.
 const FEWEST: u64 = 10;
 
 /// The state of a circuit breaker.
@@ -13,7 +13,7 @@ const FEWEST: u64 = 10;
 /// Pure: the time since some origin and the random bits are arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Circuit {
-    /// Each request queries the backend.
+    /// Requests query the backend.
     Closed(RecentResults),
     /// Only probes query the backend, one at a time.
     Open {
@@ -53,7 +53,7 @@ impl Circuit {
         matches!(self, Self::Open { .. })
     }
 
-    /// Returns whether the circuit is closed and its record has no failures.
+    /// Returns whether the circuit is closed and its recent results contain no failure.
     pub(super) fn is_clean(self) -> bool {
         matches!(self, Self::Closed(record) if record.row == 0 && record.failed() == 0)
     }
@@ -66,8 +66,8 @@ impl Circuit {
         }
     }
 
-    /// Returns the circuit after the outcome of a request that was no probe. A failure has the [`row`](Self::row) of
-    /// the time when its request was sent.
+    /// Returns the circuit after the outcome of a request that was no probe. `failed` is `None` for a decision. For a
+    /// failure, it is the [`row`](Self::row) at the time when the request was sent.
     pub(super) fn count(
         self,
         failed: Option<u8>,
@@ -147,7 +147,7 @@ impl RecentResults {
         self
     }
 
-    /// Returns whether the record opens the circuit.
+    /// Returns whether these results open the circuit, if the latest one is a failure.
     fn is_bad(self) -> bool {
         let all = self.now.all + self.before.all;
         self.row >= ROW || (all >= FEWEST && 2 * self.failed() >= all)

@@ -4,14 +4,14 @@ use crate::BuildError;
 /// [timeout](crate::RateLimitLayerBuilder::backend_timeout), if a [quota look-up](crate::Policy::quota_by_async) takes
 /// longer than that, and while the circuit breaker is open. A layer over [`Memory`](crate::backend::Memory) needs the
 /// failure mode only for a late quota look-up. Unless a [consistency](crate::RateLimitLayerBuilder::consistency) is
-/// set, all policies then make a local decision with their own quotas.
+/// set, the mode [`Local`](Self::Local) then decides with the policies' own quotas instead of shares.
 ///
 /// - A request waits at most the timeout for an answer of the backend. After a failure, the request is not sent again,
 ///   because a late backend may have charged it already. Only a [`Throttle`](crate::Throttle) queries the backend again
 ///   for a request that a local decision rejects, when the request's turn comes.
 /// - The circuit opens after five consecutive failures. Failures of requests that were in flight together count as one,
-///   because one lost connection fails them all. The circuit also opens if there were at least ten decisions in about
-///   the last second and at least half of them failed.
+///   because one lost connection fails them all. The circuit also opens if at least ten queries ended in about the last
+///   second and at least half of them failed.
 /// - While the circuit is open, one request at a time probes the backend. The first probe follows after 50 to 100 ms.
 ///   While probes fail, the pauses double up to 2 s. With a timeout above 50 ms, the first pause is one to two
 ///   timeouts. With a timeout above 1 s, every pause is that long.
@@ -77,15 +77,15 @@ pub enum FailureMode {
     ///
     /// - An instance without requests during the outage can admit all requests that the backend allows, while others
     ///   still return.
-    /// - If some instances cannot reach the backend for longer than this time, their shares add to the requests that
-    ///   the backend admits for the other instances.
+    /// - If an outage affects only some instances, their shares add to the requests that the backend admits for the
+    ///   others. The same holds for instances that return more than 5 s (or 3 s plus two timeouts) after the first one.
     /// - One request per instance, its probe, is not charged to its share.
     ///
     /// # Errors
     ///
     /// Building fails with zero instances. If the backend is remote or a consistency is set, building fails in two more
-    /// cases: with more than 16 policies, and with a policy whose share a `Memory` cannot count. The error of the second
-    /// case names the policy and the number of instances.
+    /// cases: with more than 16 policies, and with a policy whose share a `Memory` cannot count. The error of the
+    /// second case names the policy and the number of instances.
     Local {
         /// The number of instances that share the limits, at least 1. Limits and bursts are divided by this number and
         /// rounded down, to at least 1. So that requests can pass, the burst of a share is at least the policy's fixed

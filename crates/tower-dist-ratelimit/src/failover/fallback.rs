@@ -77,7 +77,7 @@ impl Fallback {
         retention.max().unwrap_or_default()
     }
 
-    /// Decides in place of the backend. Each charge comes with the index of its policy.
+    /// Decides with this process's shares. Each charge comes with the index of its policy.
     pub(crate) fn acquire<'a>(
         &self,
         charges: impl Iterator<Item = (usize, Charge<'a>)>,
@@ -118,7 +118,7 @@ impl Fallback {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 look.quota.unwrap_or(share.quota).burst_size()
             }
-            // A leaky queue reports nothing later, because its queued requests already have their start times.
+            // The requests of a leaky queue are not reported to the backend: they already have their start times.
             Algorithm::LeakyQueue { .. } => 0,
             _ => decision.limit,
         };

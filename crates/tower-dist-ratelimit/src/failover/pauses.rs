@@ -29,7 +29,7 @@ impl Pauses {
         self.timeout
     }
 
-    /// Returns the assumed maximum time between the first and the last process that returns to the backend.
+    /// Returns the assumed maximum time between the returns of the first and the last process to the backend.
     pub(super) fn return_spread(self) -> Duration {
         CONNECT + LONGEST.max(self.timeout.saturating_mul(2))
     }
