@@ -46,7 +46,7 @@ pub(crate) struct HttpSettings {
     pub(crate) fields: ResponseHeaders,
     pub(crate) x_ratelimit: bool,
     pub(crate) handle: bool,
-    /// Set by the setters of handles and refunds. A binary without a call of these setters contains no handle.
+    /// Set by the setters of handles and refunds. A binary that calls none of these setters has no code for handles.
     pub(crate) make_handle: Option<MakeHandle>,
     pub(crate) exempt: Vec<Exempt>,
     pub(crate) refund_when: Option<RefundWhen>,
@@ -96,7 +96,7 @@ impl HttpLimits {
     }
 
     /// Inserts the handle if the setting `handle` is set, even for an exempt or uncharged request. Returns the pending
-    /// refund, if the layer has refunds.
+    /// refund, if there is one.
     pub(crate) fn make_handle(
         &self,
         decided: &Decided<'_>,
@@ -131,7 +131,8 @@ impl HttpLimits {
         })
     }
 
-    /// Returns the response to a rejected request, with the headers that the settings and the known wait ask for.
+    /// Returns the response to a rejected request. Adds `Retry-After` if the wait is known and the response has no
+    /// retry hint. Adds the `RateLimit` headers if the settings ask for them.
     pub(crate) fn rejection<B>(
         self: &Arc<Self>,
         reject: &impl RejectionResponse<B>,

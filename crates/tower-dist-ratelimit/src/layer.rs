@@ -121,7 +121,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // Built in place: moving it costs more than the decision.
+        // Built in place: moving a `Check` costs more than the decision.
         let mut check = Check::default();
         let outcome = self.layer.http.decide(&mut check, &request);
         ResponseFuture {

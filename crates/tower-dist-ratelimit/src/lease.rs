@@ -36,15 +36,15 @@ use crate::{
 ///
 /// Unused tokens expire with their lease. [Returning](Leasing::give_back) them earlier holds back at least the tokens
 /// that the bucket gains in a lease time. The reason: a lease makes room in the bucket, which then gains tokens that it
-/// would otherwise lose for being full. If all leased tokens were returned, those tokens would count twice. Fleets that
-/// lease, wait, return and lease again would then admit the tokens of D + two lease times.
+/// would otherwise lose for being full. If all leased tokens were returned, a fleet could use these gained tokens, too.
+/// Fleets that lease, wait, return and lease again would then admit the tokens of D + two lease times.
 ///
 /// Proof of the bound: all leased tokens have left the bucket in the last lease time. In that time, the bucket has
 /// gained at most rate · (the lease time). So the bucket's tokens plus the leased tokens are at most burst + rate ·
 /// (the lease time). Each return holds back the last term. So the bucket's tokens plus all returnable tokens, the
 /// fullness, never exceed the burst. The tokens admitted in D last left the bucket in D or in the lease time before it.
 /// They come from the fullness at the start of that time and the bucket's gain since: at most burst + rate · (D + the
-/// lease time). Windows gain in steps, which the proof does not cover, so their unused tokens expire.
+/// lease time). Windows and logs gain in steps, which the proof does not cover, so their unused tokens expire.
 pub(crate) struct Leasing {
     inner: Arc<dyn Backend>,
     terms: Box<[Terms]>,
@@ -63,8 +63,8 @@ pub(crate) trait Leases: Send + Sync {
     fn spend(&self, charge: &Charge<'_>, out: &mut Decision) -> bool;
 
     /// Empties all leases, and returns their unused tokens to the backend. For each key it holds back the tokens that
-    /// the bucket gains in a lease time plus the backend timeout. Tokens of windows, and of keys that are too long to
-    /// store, are not returned. Fails if the backend fails to take back the tokens of a key.
+    /// the bucket gains in a lease time plus the backend timeout. Tokens of windows and logs, and of keys that are too
+    /// long to store, are not returned. Fails if the backend fails to take back the tokens of a key.
     fn give_back(&self) -> BoxFuture<'_, Result<(), BackendError>>;
 }
 
@@ -92,7 +92,8 @@ struct RefillInFlight {
 
 impl RefillInFlight {
     /// Stores the tokens above the request's cost as a lease. In `decision`, counts them as remaining instead of
-    /// granted. In a rejection, extends the wait at least to the end of this process's pause.
+    /// granted. In a rejection, extends the wait at least to the end of the pause in which this process rejects
+    /// requests.
     fn answered(&self, decision: &mut Decision) {
         let Self { shared, refill } = self;
         let (ways, now) = (shared.table.ways(refill.tag), shared.now());
@@ -198,7 +199,7 @@ impl Leasing {
         match answer {
             Answer::Done(_) => in_flight.answered(out),
             Answer::Later(answer) => return Answer::Later(self.refill(in_flight, answer)),
-            // The request gets the error below. The error of a background refill is dropped, because no request waits.
+            // The error is returned below. The caller of a background refill drops it, because no request waits.
             Answer::Failed(_) => {}
         }
         answer
@@ -229,7 +230,7 @@ impl Leasing {
         })
     }
 
-    /// Records tokens that the backend can charge outside of the leases.
+    /// Records tokens that the backend charges, or may charge, outside of the leases.
     fn charged_outside(&self, charge: &Charge<'_>, tokens: u64) {
         let tag = self.shared.table.tag(charge);
         let ways = self.shared.table.ways(tag);

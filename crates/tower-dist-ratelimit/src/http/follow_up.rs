@@ -26,8 +26,8 @@ impl FollowUp {
         }
     }
 
-    /// Polls the inner service and does the remaining work. Without remaining work it returns the response in place,
-    /// because moving a response costs half as much as the decision.
+    /// Polls the inner service and does the remaining work. Without remaining work it does not move the response,
+    /// because a move costs half as much as the decision.
     #[inline]
     pub(crate) fn poll<B, E>(
         &mut self,

@@ -69,8 +69,8 @@ impl ClientIp {
         })
     }
 
-    /// Returns the nearest address that does not belong to a trusted proxy. The search ends after the last hop, or
-    /// before a hop without an address, which is `None`. Then the last address found counts.
+    /// Returns the nearest address that does not belong to a trusted proxy. If no hop is left, or if the next hop has
+    /// no address (`None`), returns the last address found.
     fn nearest(&self, peer: IpAddr, mut hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
         let mut nearest = peer;
         while self.0.contains(nearest)

@@ -140,8 +140,8 @@ impl KeySink {
     }
 }
 
-/// Returns a word of the bytes after the last whole word, and of their number. The highest bit distinguishes the word
-/// from a length.
+/// Returns a word that holds the bytes after the last whole word, and their number. The highest bit distinguishes this
+/// word from a length.
 #[inline]
 fn last_word(bytes: &[u8]) -> u64 {
     let (_, rest) = bytes.as_chunks::<8>();

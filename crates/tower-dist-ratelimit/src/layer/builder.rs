@@ -132,8 +132,8 @@ impl<R> RateLimitLayerBuilder<R> {
     /// ```
     pub fn headers(mut self, fields: ResponseHeaders) -> Self {
         self.answers.fields = fields;
-        // Checked here and not in `build`: the check formats floating-point numbers, and a binary without this setter
-        // then lacks that code.
+        // The check formats floating-point numbers. It runs here and not in `build`, so that a binary without a call of
+        // this setter lacks that code.
         self.headers = fields.check();
         self
     }

@@ -5,7 +5,7 @@
 /// trips for the tokens that expire with it.
 pub(super) const HOT: u64 = 16;
 
-/// Count of short grants at which the pause stops growing. The longest pause is the time of 2⁴ = 16 requests, so a key
+/// The highest severity of a [`Shortage`]. The pause between refills is then the time of 2⁴ = 16 requests. So a key
 /// that is always short costs about one round trip per 16 decisions.
 const MOST_SHORT: u8 = 5;
 
@@ -86,7 +86,7 @@ pub(super) struct Claim {
     /// Maximum tokens of the quota.
     pub(super) burst: u64,
     pub(super) now: u64,
-    /// Whether this is a refill in the background, for which no request waits.
+    /// Whether the claim is for a refill in the background, for which no request waits.
     pub(super) ahead: bool,
 }
 
@@ -119,7 +119,6 @@ impl Shortage {
         })
     }
 
-    /// Returns whether the severity is at least three.
     pub(super) fn is_persistent(self) -> bool {
         self.0 >= 3
     }

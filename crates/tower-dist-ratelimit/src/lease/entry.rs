@@ -141,7 +141,7 @@ pub(super) struct KeyState {
 /// How to handle a request that finds too few leased tokens, or whether to refill in the background.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Plan {
-    /// Send the request to the backend without a refill.
+    /// Send the waiting request, if there is one, to the backend without a refill.
     Exact,
     /// Reject the request, because the backend recently granted too few tokens.
     Reject(Decision),
@@ -198,8 +198,8 @@ impl KeyState {
         // The first estimates are uncertain, so half of `HOT` must also have been measured.
         if extra == 0 || demand < HOT || self.demand.per_lease() < HOT / 2 {
             if claim.ahead {
-                // Until `later`, requests that leave few lasting tokens do not call `plan`, which takes the lock and
-                // would hardly refill yet.
+                // Until `later`, requests that are paid from a lease do not call `plan`. The call would take the lock,
+                // and probably start no refill yet.
                 let later = claim.now.saturating_add(lease / 8);
                 entry.not_before.store(later, Relaxed);
             }
@@ -224,7 +224,8 @@ impl KeyState {
         // This process calls the backend again at `until`, even if the backend's wait ends later: other instances may
         // return tokens before `due`.
         let wait = Duration::from_nanos(until.max(self.due).saturating_sub(claim.now));
-        // Two leases can hold the cost together, but a request is paid from one lease. The report stays below the cost.
+        // Two leases together can hold the cost, but one lease must pay the whole cost. The rejection reports fewer
+        // tokens than the cost.
         let remaining = entry.held(claim.now).min(claim.cost - 1);
         let full_after = entry.full_after(claim.now).max(wait);
         let limit = entry.limit.load(Relaxed);
@@ -284,8 +285,8 @@ impl KeyState {
         until
     }
 
-    /// Ends a refill. The next refill starts at `not_before` at the earliest. Until then, the backend decides one by
-    /// one on requests that find too few leased tokens, or this process rejects them.
+    /// Ends a refill. Unless tokens are returned, the next refill starts at `not_before` at the earliest. Until then,
+    /// the backend decides one by one on requests that find too few leased tokens, or this process rejects them.
     pub(super) fn ended(&mut self, entry: &LeaseEntry, refill: Refill, not_before: u64) {
         if self.in_flight == refill.id {
             self.in_flight = 0;
@@ -293,7 +294,7 @@ impl KeyState {
         }
     }
 
-    /// Clears the shortage, because tokens were returned.
+    /// Clears the shortage, because tokens are returned.
     pub(super) fn relieve(&mut self, entry: &LeaseEntry) {
         (self.shortage, self.refunded, self.reject_until) = (Shortage::default(), true, 0);
         if self.in_flight == 0 {

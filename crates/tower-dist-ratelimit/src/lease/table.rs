@@ -116,7 +116,7 @@ impl EntrySet {
         Some(change(&self.entries[way], &mut states[way]))
     }
 
-    /// Clears the shortage of a key under every quota, because tokens were returned.
+    /// Clears the shortage of a key under every quota, because tokens are returned.
     pub(super) fn relieve(&self, tag: u64) {
         let is_of_key = |entry: &LeaseEntry| entry.tag() & KEY_BITS == tag & KEY_BITS;
         if !self.entries.iter().any(is_of_key) {

@@ -1,8 +1,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Reads the address of a node (RFC 7239, section 6), the form that proxies also write to `X-Forwarded-For`: an address
-/// with or without a port. An IPv6 address with a port is in brackets. `None` for `unknown`, an obfuscated name and
-/// garbage.
+/// Reads the address of a node (RFC 7239, section 6): an address with or without a port. Proxies write this form to
+/// `X-Forwarded-For`, too. An IPv6 address with a port is in brackets. Returns `None` for `unknown`, an obfuscated name
+/// and garbage.
 pub(super) fn address(text: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(text).ok()?;
     if let Some(text) = text.strip_prefix('[') {
