@@ -26,7 +26,7 @@ use crate::{
 /// A check can fail because of the backend if the failure mode is [`FailureMode::Closed`](crate::FailureMode::Closed).
 /// It fails if the [quota](Self::with_quota) of the limiter is invalid. [`charge`](Self::charge),
 /// [`refund`](Self::refund) and [`reset`](Self::reset) fail if the backend fails or times out. With
-/// [`Memory`](crate::backend::Memory), only an invalid quota fails.
+/// [`Memory`](crate::backend::Memory), an invalid quota is the only cause of an error.
 ///
 /// # Cancel safety
 ///
@@ -89,9 +89,9 @@ impl Limiter {
     /// With a window or log algorithm, only the limit of the quota counts, and the window stays the policy's.
     ///
     /// All policies of the limiter need [`dynamic_quotas`](Policy::dynamic_quotas). Otherwise checks fail, and
-    /// [`charge`](Self::charge) and [`refund`](Self::refund) usually fail, too. A check also fails if the quota's window is zero or above 100 years. The
-    /// exception is a quota with a limit or burst of zero, which rejects every check. A quota that the backend cannot
-    /// count is usually replaced by the nearest one.
+    /// [`charge`](Self::charge) and [`refund`](Self::refund) usually fail, too. A quota with a limit or burst of zero
+    /// rejects every check. With any other quota, a check fails if the quota's window is zero or above 100 years. A
+    /// quota that the backend cannot count is usually replaced by the nearest quota that the backend can count.
     #[must_use]
     pub fn with_quota(&self, quota: Quota) -> Self {
         Self {
@@ -368,9 +368,9 @@ fn decision(
     Ok(Decision {
         // A shadow also allows requests that a policy rejected.
         allowed,
-        // The caller waits for all leaky queues, and the tightest policy need not be one.
+        // The caller waits for the slowest leaky queue, which need not be the tightest policy.
         delay: limits.delay(check),
-        // Every outcome has a decision of each policy.
+        // Each policy has a decision, so the default is never used.
         ..tightest.map_or_else(Decision::default, |(_, decision)| *decision)
     })
 }

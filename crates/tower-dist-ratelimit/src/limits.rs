@@ -84,7 +84,8 @@ const GUARDED: NewGuard =
 pub(crate) enum Outcome {
     Pass {
         /// Whether the limit itself admitted the request. `false` for an exempt request, and for a request that
-        /// passes only in shadow mode. With [`FailureMode::Open`], `true` although no tokens are charged.
+        /// passes only in shadow mode. `true` also if no policy applies, and if [`FailureMode::Open`] admits the
+        /// request.
         charged: bool,
     },
     Reject(Reason),
@@ -172,10 +173,10 @@ impl Settings {
             Some(guard) => guard(self.failure_mode, timeout, &policies, self.emitter.clone())?,
         };
         if let Consistency::Eventual(_) = consistency {
-            // The local copy of the counts is a memory, which can reject a policy, too.
+            // The local copy of the counts is a `Memory`, which can reject a policy, too.
             register(&Memory::default(), &policies)?;
         }
-        // All settings are checked before the registration, so a failed build has registered nothing.
+        // All settings are checked before the registration, so that a failed build registers nothing.
         let ids = register_checked(&*backend, &policies)?;
         if self.deny_cache && backend.is_remote() {
             backend = guard.cache(backend, &policies, &ids);

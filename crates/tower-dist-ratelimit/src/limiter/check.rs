@@ -43,7 +43,7 @@ impl<'a, K: IntoKey> CheckFuture<'a, K> {
         let limiter = self.limiter;
         let limits = &*limiter.limits;
         if let (Some((single, cost)), None) = (limits.unobserved(), limiter.quota) {
-            // The fast path needs no [`Check`], which makes the decision a sixth faster.
+            // Without a [`Check`], the decision is a sixth faster.
             let (mut sink, mut decision) = (KeySink::new(), Decision::default());
             let _ = sink.key(|sink| key.write(sink));
             single.charge(sink.bytes(), self.cost.unwrap_or(cost), &mut decision);

@@ -9,7 +9,7 @@ use crate::{
     key::KeySink,
 };
 
-/// The charges of one request and the decisions on them. Filled in place, because moving it costs more than the
+/// The charges of one request and the decisions on them. Filled in place, because moving a `Check` costs more than the
 /// decision.
 pub(crate) struct Check {
     pub(crate) sink: KeySink,
@@ -20,7 +20,7 @@ pub(crate) struct Check {
     pub(crate) cause: Option<BackendError>,
     /// The pending part of the decision.
     pub(super) waiting: Option<Waiting>,
-    /// The index of the policy that rejects the request because its key is missing.
+    /// The index of the policy that rejects the request for a missing key, if one does.
     pub(crate) keyless: usize,
 }
 
@@ -37,7 +37,7 @@ type TimedLookup = Timeout<Option<Quota>>;
 /// The charge of one policy that applies to the request.
 #[derive(Clone)]
 pub(crate) struct PolicyCharge {
-    /// The index of the policy in the layer.
+    /// The index of the policy in the layer or limiter.
     pub(crate) rule: usize,
     pub(crate) id: PolicyId,
     /// The range of the key in the sink.

@@ -8,9 +8,9 @@ use crate::{
 };
 
 impl Limits {
-    /// Changes charges by `delta` tokens. `source` is the source of their decisions: the change goes to this process's
-    /// share or to the backend. Each charge comes with the index of its policy. If the circuit is open, the backend is
-    /// not called.
+    /// Changes charges by `delta` tokens. `source` is the source of the decisions on these charges: it tells whether
+    /// the backend or this process's share has counted them. Each charge comes with the index of its policy. If the
+    /// circuit is open, the backend is not called.
     pub(crate) fn settle(
         &self,
         source: Source,
@@ -19,7 +19,7 @@ impl Limits {
     ) -> Answer {
         match (source, self.guard.fallback()) {
             (Source::Local, Some(fallback)) => fallback.settle(charges, delta),
-            // These sources have charged nothing.
+            // The decisions of these sources have charged nothing.
             (Source::Local | Source::Allowed | Source::Denied, _) => Answer::Done(true),
             _ if self.guard.open_for().is_some() => Answer::Failed(BackendError::circuit_open()),
             _ => {

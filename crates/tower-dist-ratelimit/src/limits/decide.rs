@@ -104,7 +104,8 @@ impl Limits {
         Ok(())
     }
 
-    /// Returns the fast path and the policy's cost, unless an observer or shadow mode needs the whole check.
+    /// Returns the fast path, if there is one, and the policy's cost. Returns `None` if an observer or shadow mode
+    /// needs the whole check.
     #[inline]
     pub(crate) fn unobserved(&self) -> Option<(&SinglePolicy, u64)> {
         let silent = !self.shadow && self.emitter.observer.is_none();
@@ -164,7 +165,7 @@ impl Limits {
                     });
                     if late {
                         self.warn_of_lookup_timeout();
-                        // This is no failure of the backend, which was not queried.
+                        // The backend was not queried, so the circuit breaker counts no failure.
                         self.fail_over(check, BackendError::late("quota", self.timeout))
                     } else if lookups.is_empty() {
                         check.waiting = None;

@@ -40,8 +40,8 @@ pub(crate) trait BackendGuard: Send + Sync {
         unreachable!("a pending decision waits for something")
     }
 
-    /// Decides in this process after a failure. If the backend is in this process, the failure is normally a quota
-    /// look-up: the backend decides with the policies' own quotas.
+    /// Decides in this process after a failure. If the backend is in this process, the failure is normally a late quota
+    /// look-up. The backend then decides with the policies' own quotas.
     fn decide_locally(&self, limits: &Limits, check: &mut Check) -> Result<bool, BackendError> {
         for charge in &mut check.charges {
             charge.quota = None;
@@ -49,7 +49,7 @@ pub(crate) trait BackendGuard: Send + Sync {
         check.acquire(&*limits.backend).immediate()
     }
 
-    /// Returns the limits that decide while the backend fails, if the failure mode is local.
+    /// Returns the local limits that decide while the backend fails, if there are any.
     fn fallback(&self) -> Option<&Fallback> {
         None
     }
@@ -62,7 +62,7 @@ pub(crate) trait BackendGuard: Send + Sync {
     /// Waits in the background for the answer to a correction, for at most this timeout.
     fn finish(&self, _: Duration, _: Answer) {}
 
-    /// Returns the number of lost corrections. Corrections in flight are not lost.
+    /// Returns the number of lost corrections. A correction in flight does not count as lost.
     fn lost_corrections(&self) -> u64 {
         0
     }
@@ -182,7 +182,7 @@ impl Failover {
         if let Ok(true) = allowed {
             return Outcome::Pass { charged: true };
         }
-        // The backend has not admitted the request, so a charge to this process's share is refunded.
+        // The backend rejected the request or failed, so a charge to this process's share is refunded.
         if let (Access::Shared(_), Some(fallback)) = (permit, &self.fallback) {
             for asked in &check.charges {
                 fallback.release(asked.rule, asked.charge(check.keys()));

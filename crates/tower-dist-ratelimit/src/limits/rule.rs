@@ -12,14 +12,14 @@ use crate::{
     reject::over_quota,
 };
 
-/// A policy of a layer, with the values derived from it.
+/// A policy of a layer or limiter, with the values that its decisions need.
 pub(crate) struct Rule {
     pub(crate) policy: Policy,
     pub(crate) id: PolicyId,
     pub(crate) name: Arc<str>,
     /// The name, quoted for header fields and JSON.
     pub(crate) quoted: String,
-    /// The problem document of a rejection by quota that names only this policy.
+    /// The problem document of a rejection by quota, if the document names this policy alone.
     pub(crate) problem: Bytes,
     missing_key: MissingKey,
     warned: Once,
@@ -121,7 +121,7 @@ impl Rule {
     /// Handles a missing key. `Ok` means that the policy counts the request under the empty key.
     pub(crate) fn without_key(&self) -> Result<(), Applies> {
         let hint = self.policy.hint();
-        // If clients may omit the key and the policy skips or rejects such requests, a missing key is not logged.
+        // If clients may omit the key and the policy skips or rejects requests without it, a missing key is not logged.
         if hint.is_some() || matches!(self.missing_key, MissingKey::Shared | MissingKey::Error) {
             self.log_missing_key(hint);
         }
