@@ -16,11 +16,11 @@ pub trait Losers<F: Future> {
     /// Takes the future of a new attempt.
     fn hold(&self, future: F) -> Self::Attempt;
 
-    /// Disposes of an attempt because another attempt ended the race. If the attempt is left in place, the caller drops
-    /// it soon after this call.
+    /// Disposes of an attempt because another attempt ended the race. If this method leaves the attempt in place, the
+    /// call's future drops the attempt soon afterwards.
     fn dispose(&self, _attempt: Pin<&mut Option<Self::Attempt>>) {}
 
-    /// Disposes of the outcome of a failed attempt that the caller will not receive.
+    /// Disposes of a failed attempt's outcome, which the caller will not receive.
     fn discard(&self, _failure: F::Output) {}
 }
 

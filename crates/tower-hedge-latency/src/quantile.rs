@@ -7,7 +7,7 @@ const WHOLE: u64 = 1_000_000_000;
 /// The weight of one call, as a fixed-point number.
 const ONE: u128 = 1 << 32;
 /// If hedges cut off calls below an estimated latency, the estimate is used only if at least this number of calls were
-/// still in flight at that latency. They must also be at least a hundredth of the calls beyond the quantile.
+/// still in flight at that latency. These calls must also be at least a hundredth of the calls beyond the quantile.
 const FEW: u64 = 10;
 
 /// The observed latencies of some calls.
@@ -88,7 +88,7 @@ pub(crate) fn quantile(of: [&Sample; 2], above: u64, least: u64) -> Option<u64> 
 /// each bucket. `rank` is a fixed-point number; see [`ONE`].
 ///
 /// Returns `None` if fewer than `few` calls reach that latency after a cut. Also returns `None` if the ended calls do
-/// not reach `rank`, because the longest calls were all cut off or another thread has cleared the samples.
+/// not reach `rank`, usually because the longest calls were all cut off.
 fn reach(
     buckets: impl Iterator<Item = (usize, u64, u64)>,
     total: u64,
@@ -111,11 +111,11 @@ fn reach(
             return Some(start.saturating_add(u64::try_from(part).unwrap_or(u64::MAX)));
         }
         below += weighed;
-        // Another thread may be adding samples.
+        // Saturates, because another thread may be adding samples.
         left = left.saturating_sub(ended);
         let longer = left.saturating_sub(cut_off);
         if cut_off > 0 && longer > 0 {
-            // Rounded up, so that the last of the longer calls receives the full weight.
+            // Rounded up. Otherwise `below` could stay slightly under the `rank` of the longest call.
             weight = (weight * u128::from(left)).div_ceil(u128::from(longer));
         }
         left = longer;

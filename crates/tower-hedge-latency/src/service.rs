@@ -83,8 +83,7 @@ where
         let name = &settings.config.common.name;
         let record = self.parts.observer.start(LayerKind::Hedge, name, line);
         let primary = record.enter(Attempt::PRIMARY, || self.inner.call(request));
-        // The future is built last and from plain values, so no panic can unwind while it exists. The compiler then
-        // builds it in place.
+        // The future is built last, so no panic can unwind while it exists. The compiler then builds it in place.
         ResponseFuture {
             primary: Some(losers.hold(primary)),
             failure: None,

@@ -68,7 +68,8 @@ impl Config {
         self.trigger.get().unwrap_or(&Trigger::Percentile)
     }
 
-    /// Returns the budget in effect. A default budget is the `former` budget with its tokens if their ratios are equal.
+    /// Returns the budget in effect: the given one, or the default. If the default has the same ratio as the `former`
+    /// budget, `former` stays, with its tokens.
     fn budget(&self, former: &Budget) -> Budget {
         match (self.common.budget(), self.trigger()) {
             (Some(budget), _) => budget.clone(),
@@ -169,7 +170,7 @@ impl Settings {
         trigger.due(hedge, self.max_hedges, learned)
     }
 
-    /// Returns `class`, or if it is `None` the class that all requests without a class of their own share.
+    /// Returns `class`. `None` stands for the class that all requests without a class of their own share.
     pub(crate) fn class<'a>(&'a self, class: Option<&'a Class>) -> &'a Class {
         class.unwrap_or(&self.latencies.classes.rest)
     }
@@ -195,7 +196,7 @@ impl Settings {
         self.bounds.is_some()
     }
 
-    /// Deposits a successful call, unless the layer above deposits.
+    /// Deposits a successful call into the budget, unless a layer above does.
     ///
     /// A budget's ratio is a share of the eligible calls, so only these deposit. gRPC's throttle has no such share: every
     /// successful call adds its `tokenRatio` (gRFC A6).

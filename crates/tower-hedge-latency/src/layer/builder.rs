@@ -18,7 +18,7 @@ use crate::{HedgeLayer, NoObserver};
 ///
 /// | setting | default | source |
 /// |---|---|---|
-/// | trigger | the 95th percentile, or a higher one if the budget pays for fewer hedges | *The Tail at Scale* |
+/// | trigger | the 95th percentile (q = 0.95), or a higher one if the budget pays for fewer hedges | *The Tail at Scale* |
 /// | `max_hedges` | 1 with `percentile` and `fixed`; `delays` and `fan_out` set the number themselves | |
 /// | `min_delay`, `max_delay`, `initial_delay` | 1 ms, none, none | resolution of tokio's timers |
 /// | `window` | 10 s, or longer until it has `max(100, 10 ÷ (1 − q))` samples | |
@@ -159,7 +159,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     ///
     /// A failure that names a wait, as by a `Retry-After` or a gRPC pushback, sends no hedge before that wait has
     /// passed. If such a wait remains and no attempt is in flight, the call ends. A negative or malformed pushback
-    /// forbids all further hedges. If all attempts failed, the caller receives the first attempt's failure.
+    /// forbids all further hedges. If all attempts fail and every failure is retryable, the caller receives the first
+    /// attempt's failure.
     ///
     /// Use it for failures that arrive early and pass quickly, where the backoff of a retry layer would be too long.
     /// The hedge takes a token from the budget like any other. While a percentile has neither a learned delay nor an

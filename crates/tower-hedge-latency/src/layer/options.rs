@@ -96,8 +96,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self.destination(Chosen(choose))
     }
 
-    /// Gives the attempts of a call a shared list of [`UsedEndpoints`] in their extensions, so that a balancer below
-    /// can send each attempt to a different endpoint.
+    /// Puts a shared list of [`UsedEndpoints`] into the request extensions of a call's attempts, so that a balancer
+    /// below can send each attempt to a different endpoint.
     ///
     /// Without this setting, a hedge may go to the same slow replica as the first attempt, and with few replicas it
     /// often does.
@@ -132,7 +132,7 @@ impl<C, K, O, A, L> HedgeLayerBuilder<Generic<C, K>, O, A, L> {
     /// # Cost
     ///
     /// A hash and a look-up per call without a lock, and the cost of the closure: a `&'static str`
-    /// or a number is free, a `String` is allocated for each call. 16 KB per key, so 4 MB at most.
+    /// or a number is free, a `String` is allocated for each call. 16 KB per key, so about 4 MB at most.
     ///
     /// ```
     /// use tower::{BoxError, Layer, ServiceExt, service_fn};
@@ -180,8 +180,8 @@ macro_rules! key {
             ///
             /// # Cost
             ///
-            /// A hash and a look-up per call without a lock, and the cost of the closure. 16 KB per key, so 4 MB at
-            /// most.
+            /// A hash and a look-up per call without a lock, and the cost of the closure. 16 KB per key, so about
+            /// 4 MB at most.
             ///
             /// ```
             /// use bytes::Bytes;

@@ -27,8 +27,9 @@ const BODY_LIMIT: u64 = 64 * 1024;
 ///
 /// With both protocols, use a `Drain` above a balancer that measures latency, such as tower's p2c `Balance` with
 /// `PeakEwma`. A load metric records a dropped attempt with the time until it was dropped. So a slow endpoint looks as
-/// fast as its hedges, and the balancer keeps choosing it. Make [`time_limit`](Self::time_limit) longer than the
-/// slowest responses. Latency measured with ten endpoints, one of them ten times slower, and hedges after 20 ms:
+/// fast as the hedges that overtake it, and the balancer keeps choosing it. Make [`time_limit`](Self::time_limit)
+/// longer than the slowest responses. Latency measured with ten endpoints, one of them ten times slower, and hedges
+/// after 20 ms:
 ///
 /// | hedges | 99th percentile | 99.9th percentile |
 /// |---|---|---|

@@ -25,8 +25,8 @@ pub(crate) struct Percentile {
     pub(crate) max_delay: Option<Duration>,
     pub(crate) initial_delay: Option<Duration>,
     pub(crate) window: Option<Duration>,
-    /// Whether a builder was given a key, which is stored in the protocol. `false` in a layer, because `retune` changes
-    /// no key.
+    /// Whether the builder was given a key. The key itself is in the protocol. A built layer has `false` here, because
+    /// a handle's `retune` changes no key.
     pub(crate) has_key: bool,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct DelayBounds {
 }
 
 impl Percentile {
-    /// Checks the settings against each other, and an explicit quantile against an explicit budget.
+    /// Checks the settings, also against each other, and an explicit quantile against an explicit budget.
     pub(crate) fn validate(&self, budget: Option<&Budget>) -> Result<(), BuildError> {
         let (quantile, window) = (self.quantile(), self.window());
         if !(quantile > 0.0 && quantile < 1.0) {
