@@ -82,7 +82,8 @@ where
                             // own timer for the same instant. The call records the failure on its budget and handles
                             // the timeout.
                             Poll::Ready(elapsed) => {
-                                // The timeout carries no mark if the layer never retries.
+                                // If this layer never retries, it does not mark the timeout as given up. Then a
+                                // layer above may also handle the failure.
                                 let is_passed_on = !this.call.settings.can_retry;
                                 this.call.record_failure(verdict, &outcome, is_passed_on);
                                 this.call.after_timeout(elapsed, this.limit.answer(elapsed))

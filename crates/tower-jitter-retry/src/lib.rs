@@ -180,7 +180,7 @@
 //!
 //! Features are additive. Only `tonic-014` and `reqwest-013` enable HTTP protocols of their clients. The minimum
 //! supported Rust version is 1.88.
-// The documentation describes all features.
+// The documentation describes all features, so without `grpc` some of its links lead nowhere.
 #![cfg_attr(not(feature = "grpc"), allow(rustdoc::broken_intra_doc_links))]
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -27,7 +27,8 @@ pub(crate) struct Settings {
     last_start: Option<Duration>,
     /// Whether the layer can end attempts in flight.
     has_time_limits: bool,
-    /// Shared by all versions of the settings, until a handle sets a backoff. So each call has its own jitter.
+    /// Gives each schedule of delays its own seed. Shared by all versions of the settings, until a handle sets a
+    /// backoff.
     seeds: Arc<Seeds>,
     /// Shared by all versions of the settings.
     pub(crate) counters: Arc<Counters>,
@@ -138,8 +139,8 @@ impl Settings {
         self
     }
 
-    /// Returns the instant from which on a call that begins now schedules no retry. Reads the clock only if there is
-    /// such a limit.
+    /// Returns the limit of a call that begins now: no retry is scheduled for that instant or later. Reads the clock
+    /// only if a limit is set.
     #[inline]
     pub(crate) fn last_start(&self) -> Deadline {
         self.last_start.map_or(Deadline::NEVER, Deadline::after)
@@ -155,7 +156,7 @@ impl Settings {
         Arc::new(settings.resolved())
     }
 
-    /// Returns the delays of a new call.
+    /// Returns a new schedule of delays, with the next seed.
     pub(crate) fn schedule(&self) -> Schedule {
         Schedule::new(self.config.backoff.unwrap_or_default(), self.seeds.next())
     }

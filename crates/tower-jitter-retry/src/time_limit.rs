@@ -40,7 +40,7 @@ pub trait Limited {
 
 /// Creates the outcome of an expired time limit, for a protocol of type `P`.
 pub trait TimeLimit<P, Res, E>: Limited {
-    /// Returns the outcome for the caller.
+    /// Returns the outcome that the caller receives if no retry follows.
     fn answer(&self, elapsed: Elapsed) -> Result<Res, E>;
 }
 
@@ -52,7 +52,7 @@ pub trait Timer: Sized {
     /// protocol, such as the end of a `grpc-timeout`, and can only shorten the call.
     fn start(config: &Config, deadline: Option<Deadline>, expiry: Option<Deadline>) -> Self;
 
-    /// Restarts the timeout of an attempt for the next attempt.
+    /// Restarts the attempt timeout for the next attempt.
     fn attempt_started(self: Pin<&mut Self>);
 
     /// Returns `Ready` if a limit has expired. The timeout of an attempt counts only if `in_flight` is true.

@@ -37,7 +37,7 @@ pub(crate) struct Call<S, P: Requests<Req>, O: Observe, Req> {
     pub(crate) record: O::Record,
 }
 
-/// The state that a call needs only once it has failed, or once a layer below has sent a retry.
+/// The state that a call needs only once an attempt has failed or a layer below has sent a retry.
 pub(crate) struct Wait<Req> {
     schedule: Schedule,
     step: Step,
@@ -108,6 +108,8 @@ where
     }
 
     /// Handles a failure: prepares another attempt, or ends the call with this outcome.
+    ///
+    /// The outcome is passed by value. A reference would make `poll` keep every outcome in memory, also a success.
     #[cold]
     #[inline(never)]
     pub(crate) fn after(
@@ -129,8 +131,8 @@ where
     /// Records an attempt's failure on the budget, unless a layer below has recorded it there. No failure is recorded
     /// before the free retry.
     ///
-    /// `is_passed_on` is true if the layer above receives the failure without a mark of this layer. If that layer
-    /// deposits into the budget, it also records the failure.
+    /// If `is_passed_on` is true, a layer above may also handle the failure. Then only the layer that deposits into the
+    /// budget records the failure.
     pub(crate) fn record_failure(
         &self,
         verdict: Verdict,
@@ -147,8 +149,6 @@ where
     }
 
     /// Prepares another attempt and drops the outcome, or ends the call with the outcome.
-    ///
-    /// The outcome is passed by value so that a success stays in registers.
     fn decide(
         &mut self,
         verdict: Verdict,

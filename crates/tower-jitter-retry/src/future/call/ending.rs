@@ -46,8 +46,8 @@ where
             _ if is_on => self.with_info(outcome, reason),
             _ => outcome,
         };
-        // The caller may keep the finished future. Such a future must not record a streaming body, hold a token, or
-        // keep the service's place in a queue.
+        // The caller may keep the finished future. Such a future must not continue to record a streaming body, hold a
+        // token, or keep the service's place in a queue.
         self.saved = None;
         self.wait = None;
         self.service = None;
