@@ -63,7 +63,7 @@ where
 
     /// Returns the first outcome of a hedge that decides the race.
     ///
-    /// Discards the retryable failures of hedges: if all attempts fail, the caller receives the first attempt's
+    /// Discards the retryable failures of hedges: if every failure is retryable, the caller receives the first attempt's
     /// failure.
     pub(in crate::future) fn poll_hedges(
         &mut self,
