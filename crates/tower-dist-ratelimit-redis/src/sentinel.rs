@@ -28,8 +28,8 @@ pub(super) struct MonitoredPrimary {
 impl MonitoredPrimary {
     /// Connects to the present primary: the first reachable and suitable server that a sentinel names.
     ///
-    /// A sentinel that is isolated from the others can name an old primary. So if a sentinel or its primary fails or is
-    /// slow, the next sentinel is queried.
+    /// A sentinel that is isolated from the others can name an old primary. So if a sentinel, or the server that it
+    /// names, fails or is slow, the next sentinel is queried.
     pub(super) async fn dial(&self) -> Result<Connection, ConnectError> {
         let mut why = ConnectError::new(&self.name, "has no sentinels");
         let mut sentinels = self.sentinels.iter();

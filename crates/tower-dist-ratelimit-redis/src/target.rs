@@ -3,7 +3,7 @@ use std::fmt;
 pub(super) use tower_dist_ratelimit::backend::toolkit::Address;
 use tower_dist_ratelimit::backend::toolkit::ConnectError;
 
-/// The parsed URL of a server. The type has no `Debug`, because that would show the password.
+/// The parsed URL of one or more servers. The type has no `Debug`, because that would show the password.
 pub(super) struct ServerUrl {
     pub(super) kind: Deployment,
     pub(super) addresses: Vec<Address>,

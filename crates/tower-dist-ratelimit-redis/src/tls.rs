@@ -61,7 +61,7 @@ async fn system() -> Result<TlsConnector, ConnectError> {
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(read.certs);
     match read.errors.pop() {
-        // The system usually has several sources, and not all of them exist.
+        // Some sources of certificates can be unreadable. That is an error only if no source has a valid certificate.
         Some(error) if store.is_empty() => Err(unread(error)),
         _ => connector(store),
     }
