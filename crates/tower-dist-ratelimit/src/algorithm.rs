@@ -30,15 +30,15 @@ use crate::{Decision, Quota, backend::Charge, quota::HORIZON};
 /// included. The sum of two counts stays below 2⁶⁴.
 const MAX_COUNT: u64 = 1 << 61;
 
-/// The state of one key as 64-bit words, whose meaning the algorithm defines. An unused key has no words.
+/// The state of one key as 64-bit words, whose meaning the algorithm defines. A new key has no words.
 pub(crate) type Words = smallvec::SmallVec<[u64; 2]>;
 
 /// The time of a decision, and a hash of the decided key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
-    /// Nanoseconds since the epoch.
+    /// Nanoseconds since an epoch that the caller chooses.
     pub(crate) nanos: u64,
-    /// A 64-bit hash of the key, which places staggered windows.
+    /// A 64-bit hash of the key. It sets when the key's staggered windows begin.
     pub(crate) key: u64,
 }
 
@@ -57,13 +57,13 @@ pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
     /// Takes the tokens that a decision at the same time has granted.
     fn take(&self, state: &mut Words, now: Now, take: &Take<'_>, tokens: u64);
 
-    /// Puts the quota of a request that took no tokens in force, if the key has used tokens and the quota is not zero.
-    /// A request without a quota has the policy's own. If the rate stays the same, or the algorithm stores no quota with
-    /// the key, nothing is written.
+    /// Puts the quota of a request in force, although the request took no tokens. A request without a quota has the
+    /// policy's own. Writes nothing if the key has no used tokens, the quota is zero, or the stored state is valid
+    /// under the quota, too. Algorithms that store no quota with the key write nothing.
     fn adopt(&self, _: &mut Words, _: Now, _: &Take<'_>) {}
 
-    /// Takes `delta` tokens even if fewer are free, or returns `-delta` tokens. Returns whether the number of used
-    /// tokens changed.
+    /// Takes `delta` tokens even if fewer are free. If `delta` is negative, refunds `-delta` tokens. Returns whether
+    /// the number of used tokens changed.
     fn settle(&self, state: &mut Words, now: Now, take: &Take<'_>, delta: i64) -> bool;
 
     /// Returns the time until the key has no used tokens.
@@ -185,7 +185,7 @@ pub fn saturating_nanos(duration: Duration) -> u64 {
     seconds.saturating_add(duration.subsec_nanos().into())
 }
 
-/// Limits a time to the [`HORIZON`], at which time stops.
+/// Limits a time to the [`HORIZON`]: a later time counts as the horizon.
 fn clamp(nanos: u64) -> u64 {
     nanos.min(saturating_nanos(HORIZON))
 }

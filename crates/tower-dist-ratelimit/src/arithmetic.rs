@@ -105,7 +105,7 @@ impl Limit {
     }
 
     /// Returns the arithmetic of an algorithm whose settings are checked already. `longest_log` is the maximum limit of
-    /// a sliding window log, and the maximum number of requests that count in its window.
+    /// a sliding window log, and the maximum number of entries that count in its window.
     pub(crate) fn with_longest_log(
         algorithm: Algorithm,
         quota: Quota,
@@ -141,8 +141,8 @@ impl Limit {
 
     /// Returns the state of a key without charges.
     ///
-    /// `bits` is a 64-bit hash of the key, the same on every machine. The hash places the key's
-    /// [staggered windows](crate::Policy::fixed_window_staggered); other algorithms ignore it.
+    /// `bits` is a 64-bit hash of the key, the same on every machine. It sets when the key's
+    /// [staggered windows](crate::Policy::fixed_window_staggered) begin; other algorithms ignore it.
     #[must_use]
     pub fn unused(&self, bits: u64) -> State {
         State {

@@ -11,12 +11,12 @@ const LARGEST: u64 = (1 << 63) + super::pace::MAX_AHEAD;
 /// A request with a cost and another quota puts that quota in force until the next change. A rejected request does so
 /// only if the key has used tokens, and the quota has another rate. A request without a quota has the policy's own.
 ///
-/// Used tokens drain at the rate of the quota in force, and stay used when the quota changes. A quota that cannot be
-/// counted is replaced by the nearest one that can. A quota of zero rejects every cost above zero, and is never in
-/// force.
+/// Used tokens drain at the rate of the quota in force, and stay used when the quota changes. A quota that is too large
+/// to count exactly acts like the nearest countable quota. A quota of zero rejects every cost above zero, and is never
+/// in force.
 ///
-/// A clock can be behind the clock of the last write. A change then takes place at the last write. Otherwise each
-/// change to a faster quota would drain tokens for the difference between the clocks.
+/// A clock can be behind the clock of the last write. A change then takes place at the time of the last write.
+/// Otherwise each change to a faster quota would drain tokens for the difference between the clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Adjusted {
     quota: Quota,
@@ -73,7 +73,7 @@ impl Adjusted {
     /// Returns the state in the units of `bucket`, which belongs to `quota`. `latest` is not before the last write.
     ///
     /// A converted state is not before `latest`, even if no tokens are used. Otherwise a clock that is behind could
-    /// take tokens that have drained again at `latest`.
+    /// take tokens that become free only at `latest`.
     fn state(&self, words: &[u64], bucket: &Bucket, quota: Quota, latest: Now) -> u64 {
         let Some(used) = Used::read(words) else {
             return 0;
@@ -138,8 +138,8 @@ impl Arithmetic for Adjusted {
         });
     }
 
-    /// Writes nothing if the quotas have the same pace, because the stored state is then valid under both. For example,
-    /// the quotas can differ only in their bursts.
+    /// Writes nothing if the request's quota has the same pace as the quota in force: the stored state is then valid
+    /// under both. Two such quotas can still differ in their bursts.
     fn adopt(&self, words: &mut Words, now: Now, take: &Take<'_>) {
         let quota = self.asked(take);
         let pace = |quota| self.bucket(quota).pace;

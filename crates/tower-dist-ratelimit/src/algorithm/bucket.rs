@@ -23,7 +23,7 @@ use crate::{BuildError, Decision, Quota};
 /// per second or 600 per minute, no request is early.
 ///
 /// Otherwise early requests are unavoidable with one number: 63 bits have no room for the fraction of a unit at which
-/// the bucket began to drain. With a burst of five, "four tokens taken now" and "five tokens taken almost one token's
+/// the bucket began to refill. With a burst of five, "four tokens taken now" and "five tokens taken almost one token's
 /// time ago" round to the same number. Only the first may admit another token now. Rounding the price of a token up
 /// would prevent early requests, but would admit fewer requests than the limit at a steady rate.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,8 @@ impl Bucket {
         Ok(Self::paced(quota, pace, max_wait.map(saturating_nanos)))
     }
 
-    /// The same algorithm under another quota, or under the nearest quota that can be counted.
+    /// The same algorithm under another quota. If that quota is too large to count exactly, the nearest countable quota
+    /// applies.
     pub(super) fn adjusted(&self, quota: Quota) -> Self {
         Self::paced(quota, Pace::nearest(quota), self.max_wait)
     }
@@ -73,7 +74,7 @@ impl Bucket {
     }
 
     /// Returns by how much the wait of the next request exceeds `max_wait`, or goes beyond the horizon. Zero if the
-    /// request can join the queue.
+    /// wait is short enough.
     #[inline(never)]
     fn too_long(&self, now: Moment, ahead: u64, max_wait: u64) -> Duration {
         let last = clamp(now.nanos.saturating_add(max_wait));

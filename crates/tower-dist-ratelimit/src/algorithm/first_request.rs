@@ -31,8 +31,8 @@ impl FirstRequest {
         })
     }
 
-    /// Returns the end and the count of the window. If the window has ended, returns those of an unused window that
-    /// begins now.
+    /// Returns the end and the count of the window. If no window is open, returns those of an unused window that begins
+    /// now.
     fn read(&self, words: &[u64], now: u64) -> (u64, u64) {
         match *words {
             [end, count] if end > now => (end, count),

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::{Now, OneNumber, Take, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota, build_error::ensure, quota::HORIZON};
 
-/// A counter that restarts at zero with every window. The first window begins at the epoch. Staggered windows begin
+/// A counter that restarts at zero with every window. The first window begins at time 0. Staggered windows begin
 /// earlier, by a part of a window that depends on the key. So the windows of different keys usually begin at different
 /// times.
 ///

@@ -3,9 +3,10 @@ use std::time::Duration;
 use super::{Arithmetic, MAX_COUNT, Now, Take, Words, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
-/// The maximum limit of a sliding window log, in tokens, and the maximum number of entries that count in its window.
+/// The maximum limit of a sliding window log, in tokens. In [`Memory`](crate::backend::Memory) and in a
+/// [`Limit`](crate::arithmetic::Limit), also the maximum number of entries that count in a log's window.
 ///
-/// An entry usually holds one request. An extra charge to a log with this number of entries joins the last entry.
+/// There, an entry usually holds one request. An extra charge to a log with this many entries joins the last entry.
 ///
 /// In memory a log usually takes 16 to 37 bytes per request in a key's window: it grows by doubling, and drops old
 /// requests in batches.
@@ -32,7 +33,7 @@ pub(crate) struct SlidingLog {
 /// The words of a log.
 #[derive(Clone, Copy)]
 struct Log<'a> {
-    /// The cost of all requests before the oldest one of the log. This sum and those of the entries wrap around.
+    /// The cost of all requests before the log's oldest one. This sum and the entries' sums wrap around.
     gone: u64,
     /// The time of each request, and the sum of the costs up to it.
     entries: &'a [[u64; 2]],
@@ -79,7 +80,7 @@ impl SlidingLog {
         })
     }
 
-    /// Returns the number of requests that have left the window.
+    /// Returns the number of entries that have left the window.
     fn left(&self, log: Log<'_>, now: u64) -> usize {
         log.entries
             .partition_point(|entry| entry[0] + self.window <= now)
@@ -144,7 +145,7 @@ impl Arithmetic for SlidingLog {
         self.push(words, clamp(now.nanos), tokens);
     }
 
-    /// Refunds the newest tokens first: a refund mostly follows its request.
+    /// Refunds the newest tokens first, because a refund usually comes soon after its request.
     fn settle(&self, words: &mut Words, now: Now, _: &Take<'_>, delta: i64) -> bool {
         let used = self.pressure(words, now);
         let tokens = delta.unsigned_abs();
@@ -167,7 +168,8 @@ impl Arithmetic for SlidingLog {
         self.used(Log::of(words), clamp(now.nanos))
     }
 
-    /// Stores differences, which need fewer bytes: for each request the time since the previous one, and its tokens.
+    /// Stores differences, which need fewer bytes: for each entry, the time since the previous entry and the entry's
+    /// tokens.
     fn encode(&self, words: &[u64]) -> Words {
         let log = Log::of(words);
         let first = [0, log.gone];
@@ -186,7 +188,7 @@ impl Arithmetic for SlidingLog {
             sum = sum.checked_add(*tokens)?;
             (*wait, *tokens) = (nanos, sum);
         }
-        // An upper bound of the requests that `push` keeps, including requests that have left the window.
+        // An upper bound of the number of entries that `push` keeps, including entries that have left the window.
         let most = self.longest + self.longest / 7 + 1;
         let fits = (words.len() as u64) <= 2 * most && nanos <= clamp(u64::MAX);
         if !words.is_empty() {

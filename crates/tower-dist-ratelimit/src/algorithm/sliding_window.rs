@@ -11,9 +11,9 @@ pub(crate) const MAX_SUB_WINDOWS: u32 = 100;
 ///
 /// By default, the oldest sub-window counts in proportion to its time inside the window. If `whole` is set, it counts
 /// in full, so no window admits more than the limit. With `n = 1` and without `whole`, this is the sliding window of
-/// the literature: with a window of a minute, 43 seconds into it, 17/60 of the previous minute's count are used.
+/// the literature. For example, 43 seconds into a minute, 17/60 of the previous minute's tokens still count.
 ///
-/// The first sub-window begins at the epoch. If `n` does not divide the window, a sub-window is a fraction of a
+/// The first sub-window begins at time 0. If `n` does not divide the window, a sub-window is a fraction of a
 /// nanosecond longer than `window / n`. If a request brings its own quota, only the quota's limit applies; the window
 /// keeps its length.
 ///
@@ -45,7 +45,7 @@ struct WindowView<'a> {
 }
 
 impl WindowView<'_> {
-    /// Returns the count of the sub-window that is `age` sub-windows older than the present one.
+    /// Returns the count of sub-window `number - age`, or 0 if no count is stored for it.
     fn count(&self, age: u64) -> u64 {
         let len = self.counts.len() as u64;
         match self.number.checked_sub(age) {
@@ -97,8 +97,8 @@ impl SlidingWindow {
         u64::try_from(part.div_ceil(u128::from(self.length))).unwrap_or(count)
     }
 
-    /// Returns how many nanoseconds into the present sub-window the counting part of the oldest sub-window's `count`
-    /// falls to `room`. Returns `None` if the count is above `room` and counts in full until the sub-window ends.
+    /// Returns the nanoseconds from the beginning of the present sub-window until at most `room` of the oldest
+    /// sub-window's `count` tokens still count. Returns `None` if `whole` is set and `count` is above `room`.
     fn passed(&self, count: u64, room: u64) -> Option<u64> {
         if count <= room {
             return Some(0);
@@ -199,7 +199,7 @@ impl Arithmetic for SlidingWindow {
         self.add(words, now, tokens);
     }
 
-    /// Refunds the newest tokens first: a refund mostly follows its request.
+    /// Refunds the newest tokens first, because a refund usually comes soon after its request.
     fn settle(&self, words: &mut Words, now: Now, _: &Take<'_>, delta: i64) -> bool {
         let before = self.pressure(words, now);
         let mut tokens = delta.unsigned_abs();
