@@ -26,7 +26,8 @@ pub(crate) use self::{
 use super::{Answer, Backend, BackendError, BoxFuture, Charge, PolicyId, Registry};
 use crate::{BuildError, Decision, Policy, algorithm::Take};
 
-/// Number of locks for keys of policies that are decided together: enough that two keys seldom share a lock.
+/// Number of locks for keys of policies that are decided together: enough that concurrent requests with different keys
+/// seldom need the same lock.
 const LOCKS: usize = 256;
 
 /// A backend that keeps the state of all keys in this process.

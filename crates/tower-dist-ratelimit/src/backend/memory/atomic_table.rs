@@ -8,7 +8,7 @@ use crate::{
     algorithm::{Now, OneNumber, Take},
 };
 
-/// The keys of one policy whose states are one number each.
+/// The keys of one policy, each with a state of one number.
 pub(super) struct AtomicTable<A> {
     arithmetic: A,
     pub(super) slots: Slots,
@@ -31,7 +31,8 @@ impl<A: OneNumber> AtomicTable<A> {
         self.arithmetic.at(Now { nanos, key })
     }
 
-    /// Charges a key whose slot is not in its first line, or that has no slot. Returns the state before the charge.
+    /// Charges a key whose slot is not in the first of its three [lines](Slots), or that has no slot. Returns the state
+    /// before the charge.
     #[inline(never)]
     fn take_elsewhere(&self, key: Fingerprint, now: A::Moment, take: &Take<'_>) -> u64 {
         let charge = &mut |state| after(&self.arithmetic, state, now, take);
@@ -47,7 +48,8 @@ impl<A: OneNumber> Store for AtomicTable<A> {
     fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision) {
         let arithmetic = &self.arithmetic;
         let now = self.at(key, nanos);
-        // While the table has unused slots, most keys are in their first line. The code for other lines is not inlined.
+        // While the table has unused slots, most keys have their slot in the first of their three lines. The code for
+        // the other lines is not inlined.
         let charge = |state| after(arithmetic, state, now, take);
         let state = self.slots.swap_first(key, charge);
         let state = state.unwrap_or_else(|| self.take_elsewhere(key, now, take));

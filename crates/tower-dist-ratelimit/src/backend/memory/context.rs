@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::fingerprint::Fingerprint;
 use crate::algorithm::saturating_nanos;
 
-/// The hash of keys and the clock of a [`Memory`](super::Memory).
+/// The hash function and the clock of a [`Memory`](super::Memory).
 #[derive(Clone, Copy)]
 pub(super) struct MemoryContext {
     hasher: SipHasher13,
@@ -15,7 +15,7 @@ pub(super) struct MemoryContext {
 
 impl MemoryContext {
     pub(super) fn new() -> Self {
-        // The standard library's random bits for hash maps.
+        // Takes the hash's random seed from the standard library's hash maps.
         let random = RandomState::new();
         Self {
             hasher: SipHasher13::new_with_keys(random.hash_one(0), random.hash_one(1)),

@@ -2,8 +2,8 @@ use siphasher::sip::SipHasher13;
 
 /// A 64-bit hash, kept instead of the key. It is never 0, which marks an unused slot, nor [`RESERVED`](Self::RESERVED).
 ///
-/// Two keys share a fingerprint, and so a state, with probability 2⁻⁶⁴. The hash is keyed, so an attacker cannot find
-/// such keys. With 100,000 keys, one process in 3.7 billion has two keys that share a fingerprint.
+/// Two keys share a fingerprint, and so a state, with probability 2⁻⁶⁴. The hash has a secret seed, so an attacker
+/// cannot find such keys. With 100,000 keys, one process in 3.7 billion has two keys that share a fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint(u64);
 
@@ -25,7 +25,7 @@ impl Fingerprint {
         [self.0 & u64::from(u32::MAX), self.0 >> 32].map(|half| scale(half, len))
     }
 
-    /// Returns the first, second or third place among `len`.
+    /// Returns the first, second or third of the key's places among `len`, for a `choice` of 0, 1 or 2.
     #[inline]
     pub(super) fn place(self, choice: usize, len: usize) -> usize {
         match choice {
@@ -34,7 +34,7 @@ impl Fingerprint {
         }
     }
 
-    /// Returns a place among `len`. Each `salt` usually gives another place.
+    /// Returns a place among `len`. Different salts usually give different places.
     pub(super) fn spread(self, salt: usize, len: usize) -> usize {
         // 2⁶⁴ divided by the golden ratio, which spreads consecutive salts (Knuth, volume 3, 6.4).
         const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;

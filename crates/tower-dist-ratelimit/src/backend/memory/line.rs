@@ -29,7 +29,7 @@ pub(super) struct Lines {
 
 /// Four slots: the fingerprints of their keys, and their states. All words of a new line are 0.
 ///
-/// A line fills one cache line, so finding and charging a key in its first line takes at most one fetch from memory.
+/// A line fills one cache line, so finding and charging a key in a line takes at most one fetch from memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
     keys: &'a [AtomicU64],

@@ -14,7 +14,8 @@ impl SinglePolicy {
     /// Takes `cost` tokens if they are free, and writes the decision to `out`. Returns whether the request is allowed.
     #[inline(never)]
     pub(crate) fn charge(&self, key: &[u8], cost: u64, out: &mut Decision) -> bool {
-        // Hashes first: a processor can hash while it waits for the key's bytes, but not while it reads the clock.
+        // Hashes before it reads the clock: a processor can hash while it waits for the key's bytes, but not while it
+        // reads the clock.
         let key = self.context.hash(key);
         self.store.prefetch(key);
         self.store

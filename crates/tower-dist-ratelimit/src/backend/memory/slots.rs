@@ -67,8 +67,8 @@ impl Slots {
         }
     }
 
-    /// Changes the value of a key whose slot is in its first line, as [`update`](Self::update) does. Returns `None` if
-    /// the key has no slot there.
+    /// Changes the value of a key whose slot is in the first of its three lines, as [`update`](Self::update) does.
+    /// Returns `None` if the key has no slot there.
     #[inline(always)]
     pub(super) fn swap_first(
         &self,
@@ -139,9 +139,9 @@ impl Slots {
     /// Waits for the insert that took the slot, and returns whether the key got the slot back.
     ///
     /// An insert that finds the charge gives the slot back, but a later insert may take the slot again. An insert that
-    /// was complete before the charge keeps the slot: the value that it had written happened to equal `seen`. In that
-    /// case this function undoes the charge for the new owner. If that owner's value or the stripe's last insert has
-    /// changed since, the charge stays, and the new owner has too few tokens.
+    /// ended before the charge keeps the slot. The charge then hit the new owner, because the insert had written a
+    /// value equal to `seen`. This function undoes such a charge. If the new owner's value or the stripe's last insert
+    /// has changed since, the charge stays, and the new owner has too few tokens.
     #[cold]
     fn keeps_slot(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
         let _locked = self.lock(key);
@@ -153,7 +153,7 @@ impl Slots {
     }
 
     /// Returns the slot that was last given to a key in this slot's stripe. The lines of a stripe are `STRIPES` lines
-    /// apart, so the memory address of each selects the same entry.
+    /// apart, so the memory address of each line selects the same entry.
     fn last_inserts(&self, slot: Slot<'_>) -> MutexGuard<'_, LastInsert> {
         let last_inserts = &self.last_inserts[slot.line() % STRIPES];
         last_inserts.lock().unwrap_or_else(PoisonError::into_inner)
@@ -242,9 +242,9 @@ impl LastInsert {
 /// Returns the number of lines for this many keys.
 ///
 /// There are two slots per key. If half of the slots are taken, a key with three lines of four slots nearly always
-/// finds a free slot. Eight of nine keys are then in their first line. (In simulations of 100,000 keys, one key in
-/// sixty runs found none; with 57 % of the slots taken, 0.3 keys per run. Two buckets of eight slots do as well in
-/// less memory, but take two cache lines per key.)
+/// finds a free slot. About eight of nine keys are then in their first line. (In 60 simulations of 100,000 keys, a
+/// single key found none. With 57 % of the slots taken, 0.3 keys per simulation found none. Two buckets of eight slots
+/// do as well in less memory, but take two cache lines per key.)
 fn lines_for(capacity: usize) -> usize {
     // In the loom model, keys contend for a single line.
     let slots = if WAYS == 1 {

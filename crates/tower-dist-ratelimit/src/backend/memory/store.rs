@@ -12,10 +12,11 @@ pub(crate) trait Store: Send + Sync {
     /// Writes the decision of [`charge`](Self::charge) without taking tokens.
     fn check(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision);
 
-    /// Puts the quota of a request that took no tokens in force, if the algorithm stores a quota with the key.
+    /// Puts the quota of a request in force, although the request took no tokens. Does nothing if the algorithm stores
+    /// no quota with the key.
     fn adopt(&self, _key: Fingerprint, _nanos: u64, _ask: &Take<'_>) {}
 
-    /// Takes `delta` tokens even if fewer are free, or returns `-delta` tokens.
+    /// Takes `delta` tokens even if fewer are free. If `delta` is negative, refunds `-delta` tokens.
     fn settle(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, delta: i64);
 
     /// Clears the used tokens of a key.

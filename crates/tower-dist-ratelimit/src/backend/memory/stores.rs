@@ -7,11 +7,12 @@ use crate::{
     arithmetic::Limit,
 };
 
-/// Builds the store of a policy with room for this number of keys. The flag is `true` if the policy has dynamic quotas.
+/// A function that builds the store of a policy. The `bool` is `true` if the policy has dynamic quotas. The `usize` is
+/// the number of keys that the store has room for.
 ///
 /// # Errors
 ///
-/// A quota that the algorithm cannot count; no memory.
+/// A quota that the algorithm cannot count, or too little memory.
 pub(crate) type NewStore = fn(Algorithm, Quota, bool, usize) -> NewResult;
 
 type NewResult = Result<Arc<dyn Store>, BuildError>;
@@ -26,8 +27,9 @@ pub(crate) fn bucket_store(algorithm: Algorithm, quota: Quota, _: bool, keys: us
 }
 
 /// Builds the store of any algorithm. A policy refers to this function only after a call of
-/// [`counted`](crate::Policy::counted) or [`dynamic_quotas`](crate::Policy::dynamic_quotas), which all setters of
-/// windows, logs and dynamic quotas call. A binary that calls neither does not contain these algorithms.
+/// [`counted`](crate::Policy::counted) or [`dynamic_quotas`](crate::Policy::dynamic_quotas). All setters of windows and
+/// logs call the former, and all setters of dynamic quotas the latter. So if a binary calls neither, the linker can
+/// drop the code that only this function needs.
 pub(crate) fn any_store(
     algorithm: Algorithm,
     quota: Quota,
