@@ -98,7 +98,8 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// Concurrent charges to one value in one process form batches of up to 1,024. A batch usually takes one load and one
 /// swap. If several processes swap one value concurrently, one succeeds, and the others load and decide again. They do
-/// so immediately after the first lost race. Later they first make a random pause of up to 1 ms, then 2, 4 and 8 ms.
+/// so immediately after the first lost race. After later ones they first make a random pause of at most 1 ms, then 2
+/// and 4 ms, then always 8 ms.
 ///
 /// A charge is retried until its caller drops the future or [`timeout`](Self::timeout) has passed. The charge then
 /// takes no tokens, unless a swap is in flight: that swap may still charge. The other charges of the batch are

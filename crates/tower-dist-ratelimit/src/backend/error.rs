@@ -92,8 +92,8 @@ impl BackendError {
         }
     }
 
-    /// Returns whether this is a [`timeout`](Self::timeout) error. Unless a quota was late, the backend may have charged
-    /// the request. If a backend has a timeout of its own for an answer, that timeout can be another error.
+    /// Returns whether this is a [`timeout`](Self::timeout) error. Unless a quota was late, the backend may have
+    /// charged the request. A backend can have a timeout of its own, and report it as another error.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         self.timed_out

@@ -8,8 +8,7 @@ use std::{
 use crate::backend::{BackendError, Charge, PolicyId};
 use crate::{BuildError, Policy, build_error::ensure, policy::BackendPolicy};
 
-/// Number of low bits of a policy's id. They hold the policy's index in its set, and the other bits hold the set's
-/// number.
+/// Number of low bits of a policy's id that hold the policy's index in its set. The other bits hold the set's number.
 const PLACE_BITS: u32 = 5;
 
 const PLACES: usize = 1 << PLACE_BITS;
@@ -131,8 +130,8 @@ impl<S> Registry<S> {
     }
 }
 
-/// Returns the segment of a set, and the set's index in the segment. The first set of segment `n` has the number 2ⁿ −
-/// 1.
+/// Returns the segment of a set, and the set's index in the segment. The first set of segment `n` has the number
+/// 2ⁿ − 1.
 #[inline]
 fn position(number: usize) -> (usize, usize) {
     let segment = (number + 1).ilog2();

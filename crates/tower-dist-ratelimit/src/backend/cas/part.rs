@@ -39,7 +39,7 @@ impl<C: CompareAndSwap> TransactionPart for ValuePart<C> {
             tasks: self.tasks.clone(),
             set: Arc::clone(&self.set),
             tag: self.tag,
-            // A refund returns at most the cost of each charge.
+            // Refunds everything: a correction returns at most the cost of each charge.
             action: Action::Settle(i64::MIN),
             charges: refunds.collect(),
         }

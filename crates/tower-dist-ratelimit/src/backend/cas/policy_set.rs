@@ -7,8 +7,8 @@ use crate::{
     build_error::ensure,
 };
 
-/// Maximum sum of the limits of all sliding window logs of a set, which have equal shares of it. Each entry of a log
-/// takes at most 18 bytes of a value.
+/// Maximum sum of the limits of all sliding window logs of a set. Each log has an equal share. An entry of a log takes
+/// at most 18 bytes of a value.
 const MAX_TOKENS: u64 = 4_000;
 
 /// Policies that are decided together. Their states for one key are one value.

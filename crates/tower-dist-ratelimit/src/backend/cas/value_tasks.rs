@@ -58,7 +58,7 @@ struct QueuedRequest {
     _room: OwnedSemaphorePermit,
 }
 
-/// The store, and the values that tasks are deciding.
+/// The store, and the tasks that decide the charges to its values.
 pub(super) struct ValueTasks<C> {
     pub(super) timeout: Duration,
     /// Returns the time in nanoseconds since the start of 2020. Tests replace this clock.
@@ -74,7 +74,7 @@ struct SharedTasks<C> {
     waiting: Mutex<HashMap<ValueId, VecDeque<QueuedRequest>>>,
 }
 
-/// The identity of a value: the memory address of its policy set, and the tag of its key.
+/// The identity of a value: the memory address of its policy set, and the tag (hash) of its key.
 type ValueId = (usize, Tag);
 
 impl<C> Clone for ValueTasks<C> {
@@ -195,7 +195,7 @@ impl<C: CompareAndSwap> ValueTasks<C> {
 #[cfg(test)]
 #[cfg(feature = "conformance")]
 impl<C> ValueTasks<C> {
-    /// Returns whether no task is deciding a value.
+    /// Returns whether no value has a task.
     pub(super) fn is_idle(&self) -> bool {
         self.shared.waiting().is_empty()
     }
@@ -306,7 +306,7 @@ impl<C: CompareAndSwap> ValueTask<C> {
         requests.drain(..batch).collect()
     }
 
-    /// Puts a batch back to the front, in its order.
+    /// Puts a batch back at the front of the queue, in its order.
     fn put_back(&self, decided: Vec<(QueuedRequest, JointDecision)>) {
         if let Some(requests) = self.tasks.shared.waiting().get_mut(&self.id) {
             for (request, _) in decided.into_iter().rev() {

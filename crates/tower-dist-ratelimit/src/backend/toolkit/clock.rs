@@ -13,10 +13,11 @@ use crate::algorithm::saturating_nanos;
 /// [horizon](crate::arithmetic::HORIZON) is in January 2120.
 pub const EPOCH: Duration = Duration::from_secs(1_577_836_800);
 
-/// The time for which backends keep a window after its end, for machines whose clocks are behind.
+/// The time for which backends that decide by the machines' clocks keep a window after its end. So a machine whose
+/// clock is behind still finds the window.
 ///
-/// A shorter window is kept for its own length instead, unless it shares a value with a longer one. The backends add a
-/// few seconds for the tick of the store's clock.
+/// A shorter window is kept for its own length instead, unless it shares a value with a longer one. The backends add
+/// one or more seconds for the tick of the store's clock.
 pub const SKEW: Duration = Duration::from_secs(60);
 
 /// Returns the time of this machine's wall clock, in nanoseconds since the [`EPOCH`].

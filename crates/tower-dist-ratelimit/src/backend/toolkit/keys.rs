@@ -2,9 +2,9 @@ use super::{Tag, tag};
 
 /// The store keys of a policy or a set of policies: `prefix:layout:tag:name`.
 ///
-/// The layout identifies the format of the value. So a policy with another algorithm, or a later release of the
-/// backend, does not misread a value. A name with spaces is replaced by a colon and 64 bits of its hash. So store keys
-/// contain no spaces, unless the prefix or the layout does.
+/// The [tag](Tag) is a hash of the caller's key. The layout identifies the format of the value. So a policy with
+/// another algorithm, or a later release of the backend, does not misread a value. A name with spaces is replaced by a
+/// colon and 64 bits of its hash. So store keys contain no spaces, unless the prefix or the layout does.
 ///
 /// ```
 /// use tower_dist_ratelimit::backend::toolkit::{Keys, tag};

@@ -68,10 +68,9 @@ impl<T: Send + 'static> Reconnect<T> {
     /// `health`. The caller records that the connection is [up](Health::connected). If `health`
     /// [is new](Health::is_new), the first attempt begins immediately; otherwise it begins after a delay.
     ///
-    /// If an attempt has not ended after 1 s, the next one begins, and both continue. At most five run concurrently.
-    /// The reason: a server that accepted connections without answering may recover and never answer the old
-    /// connections. If an attempt panics, the next one begins 1 s after the beginning of that attempt, and `health`
-    /// records nothing.
+    /// If an attempt has not ended after 1 s, the next one begins, and both continue: a server that hung may recover,
+    /// but never answer its old connections. At most five attempts run concurrently. If an attempt panics, `health`
+    /// records nothing, and the next attempt does not begin earlier.
     ///
     /// # Cancel safety
     ///
@@ -92,7 +91,7 @@ impl<T: Send + 'static> Reconnect<T> {
                         health.disconnected(error.to_string());
                         next = next.min(Instant::now() + self.delay());
                     }
-                    // The runtime shuts down, which also drops this future, or the attempt panicked.
+                    // Either the runtime shuts down, which also drops this future, or the attempt panicked.
                     Err(_) => {}
                 },
                 () = sleep_until(next), if attempts.len() < MOST_ATTEMPTS => {
