@@ -13,7 +13,7 @@ use crate::estimator::{Estimator, QuantileTarget};
 use crate::guard::Guard;
 use crate::trigger::DelayBounds;
 
-/// A class takes about 16 KB, so all classes take 4 MB.
+/// Maximum number of classes with a key. A class takes about 16 KB, so 256 classes take about 4 MB.
 const MAX_CLASSES: usize = 256;
 
 /// The learned latencies of one class, and the wins of its hedges.

@@ -15,8 +15,8 @@ const REFRESH_SAMPLES: u32 = 256;
 /// default window.
 const REFRESH_MICROS: u64 = 100_000;
 /// A window with this many times its required samples has at least 1,000 samples beyond the threshold. More samples
-/// would not make the threshold more precise than its bucket. So the estimator samples fewer calls from twice this
-/// number on.
+/// would not make the threshold more precise than its bucket. So if a window has twice as many calls, the estimator
+/// samples only some of them.
 const PLENTY: u64 = 100;
 /// The lowest sampling rate is one of 2⁴ calls. A lower rate would save next to nothing, and would adapt slowly when
 /// calls become rare.

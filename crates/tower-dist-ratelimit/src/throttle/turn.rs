@@ -43,7 +43,7 @@ pub(super) async fn turn(
 /// A request that waits for its turn.
 struct Turn {
     queues: Arc<WaitQueues>,
-    /// Dropped before the event of a cancelled request is emitted.
+    /// Declared before `charged`, so that the place is free when `charged` emits the event of a cancelled request.
     place: Option<QueuePlace>,
     charged: Charged,
     /// The latest time at which the turn may come.
@@ -172,7 +172,7 @@ fn supplies(limits: &Limits, check: &Check, now: Instant) -> Supplies {
                 stock: Duration::ZERO,
             };
         }
-        // The remaining tokens, and at most one incomplete token.
+        // The tokens that remain after this request, and one for the fraction of a token that `remaining` leaves out.
         let left = decision.remaining.saturating_sub(asked.cost);
         let stock = time(limits, asked, left.saturating_add(1));
         Supply { from: now, stock }

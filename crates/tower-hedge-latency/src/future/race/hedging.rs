@@ -176,8 +176,8 @@ where
         self.hurry = self.sends_on_failure() && !self.is_readying() && self.due().is_some();
     }
 
-    /// Delays hedges until `wait` has passed. The next hedge is then due if it was due earlier, or if the server
-    /// demanded exactly this wait.
+    /// Lets no hedge be sent before `wait` has passed. The next hedge moves to the end of the wait if it was due earlier,
+    /// or if the server demanded exactly this wait.
     fn push_back(&mut self, wait: Duration, exactly: bool) {
         let Some(end) = later(Instant::now(), wait) else {
             return self.call_off();
