@@ -108,8 +108,8 @@ pub(super) struct RecordState<B, E> {
 /// The next step of a reader.
 pub(super) enum Next<B, E> {
     Give(Item<E>),
-    /// The reader polls the source with this waker, or, if that is `None`, with its own. If the source is `None`,
-    /// another reader is polling it, and this reader waits.
+    /// The reader polls this source with this waker. If the waker is `None`, the reader polls with its own waker. If the
+    /// source is `None`, another reader is polling it, and this reader waits.
     Poll(Option<B>, Option<Waker>),
 }
 
@@ -204,7 +204,7 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
         if self.ended {
             return Next::Give(None);
         }
-        // An ended attempt has already added a frame beyond the limit. Another one must not add a second frame.
+        // An ended attempt has already added a frame beyond the limit. No other ended attempt may add a second one.
         if self.saved && self.recorded > self.limit && self.readers.oldest_live().is_none() {
             self.readers.retain(|reader| reader.id != id);
             return Next::Give(Some(Err(Interrupted.into())));
