@@ -29,8 +29,8 @@ use crate::BuildError;
 /// second. With a ratio of 0.2 and no tokens per second, the attempts that take a token add in the long run at most
 /// 20 % to the load, not 200 %.
 ///
-/// Retries without a budget can also keep a backend overloaded after it has recovered. In the
-/// `metastable` simulation of `examples/figures`, a server at 90 % load stops for 10 s. After this outage it recovers
+/// Retries without a budget can also keep a backend overloaded after the end of an outage. In the `metastable`
+/// simulation of `examples/figures`, a server at 90 % load stops for 10 s. After this outage it recovers
 /// within 20 s without retries, and within 23 s with the default budget. With three attempts and no budget it never
 /// recovers: 2,700 attempts per second keep it busy with requests that have timed out.
 ///
@@ -91,7 +91,7 @@ impl Budget {
         })
     }
 
-    /// A budget without a limit. Only the layer's own settings limit the extra attempts.
+    /// A budget without a limit: it allows every extra attempt.
     #[must_use]
     pub const fn unlimited() -> Self {
         Self(None)
@@ -108,11 +108,11 @@ impl Budget {
     /// Use it in clients that must behave as gRPC's own do, with one throttle per server name (see [`Budgets`]).
     /// Otherwise prefer [`ratio`](Self::ratio), because a throttle is a switch and not an allowance:
     ///
-    /// - While it allows extra attempts, only the layer's own settings limit their number.
+    /// - While it allows extra attempts, it does not limit their number.
     /// - It rejects extra attempts after at most `max_tokens / 2` failures in a row, rounded up.
     /// - Only successful calls lift this rejection; time does not.
     ///
-    /// A layer records no failure for an attempt that its caller drops or that the call's deadline ends.
+    /// A layer records no failure for an attempt that the caller drops or that the call's deadline ends.
     ///
     /// Source: [gRFC A6], "Throttling Retry Attempts and Hedged RPCs". Its example has 10 tokens and a ratio of 0.1.
     /// The maximum of 1,000 is that in grpc-go.
@@ -306,7 +306,7 @@ impl Budget {
         limited.map_or(Self(None), |limited| Self::limited(limited.settings))
     }
 
-    /// Whether both budgets share their tokens.
+    /// Whether both budgets share their tokens, or both are unlimited.
     #[cfg(feature = "http")]
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.0.as_ref().map(Arc::as_ptr) == other.0.as_ref().map(Arc::as_ptr)

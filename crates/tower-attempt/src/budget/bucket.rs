@@ -12,22 +12,23 @@ const TOKEN: u64 = UNITS as u64;
 
 /// Flag for a bucket that is known to be full, so that a deposit needs no clock.
 ///
-/// The word keeps the instant next to the flag. If every full bucket were 0, a withdrawal could stall after it has read
-/// the clock. Meanwhile other calls empty the bucket, time fills it again, and a deposit sets it to 0. The stalled
-/// withdrawal would then find the same 0 as before, and would succeed with its old reading of the clock. A token that
-/// time returned once would be taken twice.
+/// Next to the flag, the bucket's word keeps the instant from which the bucket counts as full. Suppose that the word of
+/// every full bucket were 0 instead. A withdrawal loads this 0, reads the clock, and stalls. Meanwhile other calls empty
+/// the bucket, time fills it again, and a deposit sets the word to 0. The stalled withdrawal finds the same 0 as before,
+/// and succeeds with its old reading of the clock. Then a token that time returned once is taken twice.
 const FULL: u64 = 1 << 63;
 
 /// A token bucket in one atomic word.
 ///
-/// The clock counts refilled units, so one tick refills one unit of the bucket. No rate is rounded, and nothing drifts.
-/// If no tokens return with time, the clock stays at 0, and the word without its flag is the number of missing units.
+/// The clock `now` counts refilled units, so one tick refills one unit of the bucket. No rate is rounded, and nothing
+/// drifts. If no tokens return with time, the clock stays at 0, and the word without its flag is the number of missing
+/// units.
 ///
 /// Relaxed ordering suffices, because the word is the whole state. A withdrawal takes effect at the time that it reads
 /// from the clock, and it reads the clock after it has loaded the word.
 #[derive(Debug)]
 pub(super) struct BudgetBucket {
-    /// The instant at which the bucket will be full, and the flag `FULL`. All past instants mean a full bucket.
+    /// The instant at which the bucket will be full, and the flag `FULL`. From this instant on, the bucket is full.
     word: AtomicU64,
     /// The initial word.
     initial: u64,
@@ -101,7 +102,7 @@ impl BudgetBucket {
         let _ = self.word.fetch_update(Relaxed, Relaxed, put);
     }
 
-    /// Takes a token, or the remaining part of a token. Only throttles use this. Their clock stays at 0.
+    /// Takes one token, or all that is left if that is less. Only throttles use this. Their clock stays at 0.
     pub(super) fn record_failure(&self) {
         let take = |current: u64| Some((current & !FULL).saturating_add(TOKEN).min(self.burst));
         let _ = self.word.fetch_update(Relaxed, Relaxed, take);
@@ -123,7 +124,7 @@ impl BudgetBucket {
         self.word.load(Relaxed)
     }
 
-    /// Whether the bucket is full, or in its initial state.
+    /// Whether the bucket is full, or has its initial word.
     pub(super) fn is_idle(&self, now: u64) -> bool {
         let current = self.load();
         current == self.initial || current & !FULL <= now
@@ -132,7 +133,7 @@ impl BudgetBucket {
 
 /// Converts `ratio` tokens to units, with `units` per token. Rounds down.
 ///
-/// The added thousandth of a unit corrects for binary fractions: 1.001 · 10⁶ is 1,000,999.9999999999.
+/// The added thousandth of a unit corrects for binary fractions: as an `f64`, 1.001 · 10⁶ is 1,000,999.9999999999.
 pub(super) fn share(ratio: f64, units: u32) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,

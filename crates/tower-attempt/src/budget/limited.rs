@@ -16,13 +16,14 @@ pub(super) const DEFAULT_BURST: u32 = 100;
 /// send a hundred hedges to a service that is slow at first.
 const DEFAULT_INITIAL: u32 = 10;
 
-/// More extra attempts than calls give no protection. Ten leaves room for fan-out.
+/// A ratio above 1 allows more extra attempts than calls, and so protects little. Ten leaves room for a hedge layer's
+/// `fan_out`.
 const MAX_RATIO: f64 = 10.0;
-/// Keeps the bucket's word from overflowing for 29 years; see `bucket`.
+/// At this rate, the bucket's clock takes 29 years to reach the end of its range, 2⁶³ units.
 const MAX_PER_SECOND: u32 = 10_000;
 /// The maximum of `maxTokens` in grpc-go.
 const MAX_TOKENS: u32 = 1_000;
-/// The smallest ratio that three decimal places can tell from 0.
+/// The smallest `tokenRatio` above 0 with three decimal places.
 const MIN_RATIO: f64 = 0.001;
 
 /// The settings of a budget. They may be out of range; `validate` checks them.
@@ -39,7 +40,7 @@ pub(super) struct BudgetSettings {
 impl BudgetSettings {
     fn bucket(&self) -> BudgetBucket {
         let ratio = match self.is_throttle {
-            // gRFC A6 counts up to three decimal places. The added 1e-3 corrects for binary fractions.
+            // gRFC A6 ignores decimal places after the third. The added 1e-3 corrects for binary fractions.
             true => (self.ratio * 1e3 + 1e-3).floor() / 1e3,
             false => self.ratio,
         };
@@ -104,7 +105,7 @@ impl LimitedBudget {
         }
     }
 
-    /// Whether the bucket is full or in its initial state, so that a new bucket would have no more tokens.
+    /// Whether the bucket is full or has its initial word. A new bucket then has at most as many tokens.
     pub(super) fn is_idle(&self) -> bool {
         self.bucket.is_idle(self.now())
     }

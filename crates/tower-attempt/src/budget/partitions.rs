@@ -28,18 +28,19 @@ const PER_SHARD: usize = 8;
 /// Keys without a partition share one more budget. So at any time, all keys together have at most `capacity + 1`
 /// budgets.
 ///
-/// If the table is full, the look-up of a key without a partition searches a small part of the table. The look-up
-/// evicts the partitions there that no call is using (no clone or permit exists), and that meet one of these
+/// If the table of partitions is full, the look-up of a key without a partition searches a small part of the table. It
+/// evicts each partition there that no call is using (no clone or permit exists) and that meets one of these
 /// conditions:
 ///
 /// - The partition is full, or in its initial state. If [`Budget::initial`] is below the burst, an evicted destination
 ///   starts with its initial tokens again and loses the tokens that it had saved.
-/// - No call was seen to change its tokens for 90 s. A destination that returns later starts with the initial
-///   tokens, so all keys together get at most `capacity` times the initial tokens more per 90 s. Without this condition
-///   a destination that has gone away could keep its partition forever: with `per_second(0)`, and in a
+/// - No call was seen to change the partition's tokens for 90 s. A destination that returns later starts with the
+///   initial tokens. So all keys together get at most `capacity` times the initial tokens in addition, per 90 s. Without
+///   this condition a destination that has gone away could keep its partition forever: with `per_second(0)`, and in a
 ///   [throttle](Budget::grpc_throttle), a partition refills only through calls.
 ///
-/// If the look-up evicts a partition, the key gets a partition of its own. Otherwise the key uses the shared budget.
+/// If the look-up evicts a partition, the key gets a partition of its own. Otherwise the look-up returns the shared
+/// budget.
 ///
 /// The table stores the 64-bit SipHash of a key with a random seed, and not the key. So hostile keys take at most the
 /// memory of the capacity, and an attacker cannot make keys collide. Two keys with the same hash share a partition;
@@ -54,10 +55,11 @@ const PER_SHARD: usize = 8;
 /// # Cost
 ///
 /// For a key with a partition: a SipHash of the key, a load of an `arc_swap`, a search of on average at most eight
-/// hashes, and the clone of an `Arc`. No lock is taken, unless another thread is changing this part of the table.
+/// hashes, and the clone of an `Arc`. No lock is taken, unless another thread is changing the key's part of the
+/// table.
 ///
 /// For any other key: also a short lock, and up to a few allocations. If the table is full, the look-up also searches
-/// on average at most eight partitions for one to evict.
+/// on average at most eight partitions for some to evict.
 ///
 /// A partition in use takes about 170 bytes. Clones share the partitions; [`capacity`](Self::capacity) returns an empty
 /// table.
@@ -69,7 +71,7 @@ const PER_SHARD: usize = 8;
 /// let budget = budgets.get("a.example");
 /// budget.withdraw().unwrap().spend();
 ///
-/// assert!(budgets.get("a.example").withdraw().is_none()); // the same one
+/// assert!(budgets.get("a.example").withdraw().is_none()); // the same budget
 /// assert!(budgets.get("b.example").withdraw().is_some());
 /// ```
 #[derive(Clone)]
@@ -79,14 +81,14 @@ pub struct Budgets(Arc<PartitionTable>);
 ///
 /// # Eviction adds no tokens
 ///
-/// A partition is evicted only while it has no clone and no permit. So no call in flight can still use the evicted
-/// budget, and its key never has two partitions. A partition is also evicted only if it is full or in its initial
-/// state, so the partition that takes its place has no more tokens. Over time, a place in the table therefore never
-/// gives more tokens than one budget, whichever keys use it.
+/// A partition is evicted only while no clone and no permit of its budget exist. So no call in flight can still use the
+/// evicted budget, and no key ever has two partitions. The evicted partition must also be full or in its initial state.
+/// The partition that takes its place then has at most as many tokens. So over time, a place in the table gives no more
+/// tokens than one budget, whichever keys use it.
 ///
 /// The exception is a partition whose bucket was not seen to change for [`MAX_UNUSED`](shard::MAX_UNUSED). It may be
-/// evicted although it has fewer tokens than a new one. So in each such time a place gives at most the initial tokens
-/// more.
+/// evicted although it has fewer tokens than a new partition. So per `MAX_UNUSED`, a place gives at most the initial
+/// tokens in addition.
 ///
 /// A key without a partition draws on the shared budget. If the key gets a partition later, it has drawn on two
 /// budgets.
@@ -105,7 +107,7 @@ struct PartitionTable {
 struct PartitionUsage {
     /// The number of partitions in all shards.
     partitions: usize,
-    /// The index of the shard from which the next eviction is tried. The number of shards stands for index 0.
+    /// The index of the shard that the next eviction searches. The number of shards stands for index 0.
     next: usize,
 }
 
@@ -181,7 +183,8 @@ impl Budgets {
 impl PartitionTable {
     fn admit(&self, hash: u64) -> Budget {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have added the partition, or may have changed the shard during the first search.
+        // Since `get` searched the shard, another thread may have added the partition. Or `get` found nothing because
+        // another thread was changing the shard.
         if let Some(found) = self.shard(hash).find(hash) {
             return found;
         }

@@ -14,7 +14,7 @@ use super::limited::LimitedBudget;
 pub struct Permit(pub(super) Option<Arc<LimitedBudget>>);
 
 impl Permit {
-    /// Uses up the token: the caller sends the extra attempt.
+    /// Uses up the token. Call this when the extra attempt is sent.
     pub fn spend(mut self) {
         self.0 = None;
     }

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use crate::Budget;
 
-/// Time after which an unused partition may be evicted. The pools of hyper-util and reqwest close idle connections
-/// after the same time.
+/// Time after which an unused partition may be evicted. By default, the pools of hyper-util and reqwest close idle
+/// connections after the same time.
 pub(super) const MAX_UNUSED: Duration = Duration::from_secs(90);
 
 /// The partitions of the keys whose hashes have the same low bits: on average at most eight.
@@ -20,10 +20,9 @@ pub(super) struct PartitionShard(ArcSwapOption<Vec<Partition>>);
 struct Partition {
     hash: u64,
     budget: Budget,
-    /// The state of the budget's bucket when it was last seen: when it was added, or by a search for partitions to
-    /// evict.
+    /// The bucket's word when the partition was added, or when a search for partitions to evict last read the word.
     word: Option<u64>,
-    /// The time at which the bucket was first seen in the state `word`.
+    /// The time at which the bucket was first seen with the value `word`.
     since: Instant,
 }
 
@@ -63,7 +62,7 @@ impl PartitionShard {
         self.change(|partitions| partitions.push(partition));
     }
 
-    /// Evicts partitions that a new one can replace. Returns their number.
+    /// Evicts the partitions that [may be evicted](Partition::may_evict). Returns their number.
     pub(super) fn evict_idle(&self) -> usize {
         let now = Instant::now();
         self.change(|partitions| {
@@ -73,9 +72,9 @@ impl PartitionShard {
         })
     }
 
-    /// Takes the partitions out of the shard while they change, so that no thread can find them. If a budget then has
-    /// no other owner, no clone of it can appear later. A thread that is still searching, or has cloned a budget,
-    /// counts as another owner.
+    /// Takes the partitions out of the shard while `change` runs, so that no thread can find them. If a budget has no
+    /// other owner then, no thread can clone it until `change` returns. A thread that began to search before, or has
+    /// cloned a budget, counts as another owner.
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Partition>) -> T) -> T {
         let partitions = self.0.swap(None);
         let mut partitions = partitions.map(Arc::unwrap_or_clone).unwrap_or_default();
