@@ -47,7 +47,7 @@ pub enum Hint {
 pub enum RetryReason {
     /// A fault that is expected to pass.
     Transient,
-    /// The server rejects excess load. An exponential backoff usually starts from a longer base.
+    /// The server rejects excess load. After this failure, an exponential backoff usually starts from a longer base.
     Throttled,
     /// A timeout of the attempt expired, or the server reports a timeout.
     Timeout,
@@ -141,7 +141,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the outcome is a retryable failure, even if a resend is not safe: see
+    /// Whether the outcome is a retryable failure, even if a resend is unsafe or forbidden: see
     /// [`Budget::record_failure`](crate::Budget::record_failure).
     #[must_use]
     pub const fn is_failure(&self) -> bool {
