@@ -13,9 +13,9 @@ const TOKEN: u64 = UNITS as u64;
 /// Flag for a bucket that is known to be full, so that a deposit needs no clock.
 ///
 /// Next to the flag, the bucket's word keeps the instant from which the bucket counts as full. Suppose that the word of
-/// every full bucket were 0 instead. A withdrawal loads this 0, reads the clock, and stalls. Meanwhile other calls empty
-/// the bucket, time fills it again, and a deposit sets the word to 0. The stalled withdrawal finds the same 0 as before,
-/// and succeeds with its old reading of the clock. Then a token that time returned once is taken twice.
+/// every full bucket were 0 instead. A withdrawal loads this 0, reads the clock, and stalls. Meanwhile other calls
+/// empty the bucket, time fills it again, and a deposit sets the word to 0. The stalled withdrawal finds the same 0 as
+/// before, and succeeds with its old reading of the clock. Then a token that time returned once is taken twice.
 const FULL: u64 = 1 << 63;
 
 /// A token bucket in one atomic word.

@@ -35,9 +35,9 @@ const PER_SHARD: usize = 8;
 /// - The partition is full, or in its initial state. If [`Budget::initial`] is below the burst, an evicted destination
 ///   starts with its initial tokens again and loses the tokens that it had saved.
 /// - No call was seen to change the partition's tokens for 90 s. A destination that returns later starts with the
-///   initial tokens. So all keys together get at most `capacity` times the initial tokens in addition, per 90 s. Without
-///   this condition a destination that has gone away could keep its partition forever: with `per_second(0)`, and in a
-///   [throttle](Budget::grpc_throttle), a partition refills only through calls.
+///   initial tokens. So all keys together get at most `capacity` times the initial tokens in addition, per 90 s.
+///   Without this condition a destination that has gone away could keep its partition forever: with `per_second(0)`,
+///   and in a [throttle](Budget::grpc_throttle), a partition refills only through calls.
 ///
 /// If the look-up evicts a partition, the key gets a partition of its own. Otherwise the look-up returns the shared
 /// budget.
