@@ -8,8 +8,9 @@ use tokio::time::Instant;
 /// No extra attempt is scheduled for this instant or later. If a retry would start that late, the caller receives the
 /// failure immediately.
 ///
-/// A retry layer with an `attempt_timeout`, a `deadline` or an `on_timeout` also ends the call at this instant. Any
-/// other layer ends neither an attempt in flight nor a retry's wait for the service to become ready.
+/// A retry layer with an `attempt_timeout`, a `deadline` or an `on_timeout` also ends the call at the deadline of a
+/// `RetryOverride`. Any other layer ends neither an attempt in flight nor a retry's wait for the service to become
+/// ready.
 ///
 /// ```
 /// use std::time::Duration;

@@ -15,14 +15,14 @@ const MAX_SOURCES: usize = 32;
 /// may add it twice.
 static WRAPPERS: RwLock<Vec<(TypeId, InnerError)>> = RwLock::new(Vec::new());
 
-/// Returns the error inside an error of the registered type.
+/// A function that returns the error inside an error of one registered type.
 type InnerError = fn(&dyn Any) -> Option<&dyn Any>;
 
 /// An error type that wraps errors of other types without a box.
 ///
-/// The layers recognise known errors, such as [`Rejected`] and `std::io::Error`, directly, and in a
-/// `Box<dyn Error + Send>` or `Box<dyn Error + Send + Sync>`. They also search the sources of these errors. They look
-/// into an error of any other type only if that type is [registered](Self::register).
+/// The layers recognise errors of known types, such as [`Rejected`] and `std::io::Error`. They also look into a
+/// `Box<dyn Error + Send>` or `Box<dyn Error + Send + Sync>`, and search the sources of a known or boxed error. They
+/// look into an unboxed error of any other type only if that type is [registered](Self::register).
 ///
 /// ```
 /// use std::any::Any;
@@ -48,12 +48,12 @@ type InnerError = fn(&dyn Any) -> Option<&dyn Any>;
 /// assert!(Rejected::find(&error).is_some());
 /// ```
 pub trait WrapsError: 'static {
-    /// Returns the wrapped error. The layers recognise it if it is boxed, of a known type, or of a registered type.
+    /// Returns the wrapped error. The layers inspect it if it is boxed, of a known type, or of a registered type.
     fn wrapped(&self) -> &dyn Any;
 
     /// Registers this type, so that all layers of the process look into unboxed errors of this type.
     ///
-    /// Call it before a service returns such an error.
+    /// Call this function before a service returns such an error.
     ///
     /// # Cost
     ///
@@ -76,13 +76,13 @@ fn view(of: TypeId) -> Option<InnerError> {
     found.map(|(_, view)| *view)
 }
 
-/// Iterates over an error and its sources. For an error of a registered type, begins with the wrapped error. For an
-/// unboxed error of an unknown type, the iterator is empty.
+/// Iterates over an error and its sources. Replaces an error of a registered type by its wrapped error first. If the
+/// error is then unboxed and of an unknown type, the iterator is empty.
 pub(crate) fn chain<E: 'static>(error: &E) -> impl Iterator<Item = &(dyn Error + 'static)> {
     successors(known(error), |error| source(*error)).take(MAX_SOURCES)
 }
 
-/// Returns the error if it is boxed and `Send`, or of a known type. Looks into errors of registered types first.
+/// Unwraps an error of a registered type. Then returns the error if it is boxed and `Send`, or of a known type.
 fn known(mut error: &dyn Any) -> Option<&(dyn Error + 'static)> {
     for _ in 0..MAX_SOURCES {
         let Some(view) = view(error.type_id()) else {
@@ -124,20 +124,20 @@ fn source<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stat
 impl Rejected {
     /// Returns the first rejection among an error and its sources.
     ///
-    /// Recognises this type, and by their texts the rejections of tower's `LoadShed` and of a `Buffer` whose worker has
-    /// ended. Also recognises by their texts the rejections of tower-resilience 0.14's rate limiter, circuit breaker,
-    /// bulkhead and outlier detection. An error of another type with such a text counts as a rejection, too.
+    /// Recognises this type. Recognises other rejections by their texts: those of tower's `LoadShed`, of a `Buffer`
+    /// whose worker has ended, and of tower-resilience 0.14's rate limiter, circuit breaker, bulkhead and outlier
+    /// detection. An error of another type with such a text counts as a rejection, too.
     ///
     /// Returns `None` for an unboxed error of an unknown type that is not [registered](crate::WrapsError::register).
     pub fn find<E: 'static>(error: &E) -> Option<Self> {
         chain(error).find_map(Self::of_one)
     }
 
-    /// Replaces a rule's retry verdict if the outcome is a rejection. Returns any other verdict unchanged, and also a
-    /// verdict that forbids a retry.
+    /// Replaces a rule's retry verdict if the outcome is a rejection and the verdict does not have [`Hint::Never`].
+    /// Otherwise returns the verdict unchanged.
     ///
-    /// If the rejection or the rule names a wait, the retry waits for the longer of the two. If neither names a wait,
-    /// the rejection is fatal. For a hedge it is transient instead, so that the other attempts continue.
+    /// If the rejection or the rule names a wait, the longer of these waits is the minimum delay of the retry. If
+    /// neither names a wait, the new verdict is fatal, or for a hedge transient, so that the other attempts continue.
     #[cold]
     pub(crate) fn amend<Res, E: 'static>(
         verdict: Verdict,

@@ -12,13 +12,13 @@ use crate::{
 ///
 /// If the error of an attempt contains a [rejection](Rejected::find), the request was not sent. If the rule would retry
 /// this error, the delay of the retry is at least the longer of the waits that the rejection and the rule's verdict
-/// name. If neither names a wait, the verdict is fatal. If the rejected attempt is a hedge, the verdict is transient
-/// instead, so that the other attempts can still win.
+/// name. If neither names a wait, the verdict is fatal, or for a hedge transient, so that the other attempts can still
+/// win.
 ///
 /// # Default
 ///
 /// [`EveryError`]: every request may be resent. An `Err` is transient, unless it is a rejection. An `Ok` of the
-/// service is a success. A timeout of an attempt is a timeout.
+/// service is a success. An attempt that timed out has the verdict [`timeout`](Verdict::timeout).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Generic<C = EveryError, K = OneClass> {
     rule: C,

@@ -36,7 +36,7 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 /// | proof that the server did not process the call: REFUSED_STREAM, GOAWAY without an error, a stale pooled connection | unprocessed | unprocessed |
 /// | no connection could be made | not sent | not sent |
 /// | a layer of this process [rejected](crate::Rejected) the call | not sent, with its wait as the hint; without a wait fatal, or for a hedge transient | the same |
-/// | any status except OK with a negative or malformed `grpc-retry-pushback-ms` | transient, with [`Hint::Never`] | the same |
+/// | a negative or malformed `grpc-retry-pushback-ms` with any status except OK | transient, with [`Hint::Never`] | the same |
 /// | UNAVAILABLE without `grpc-retry-pushback-ms` | transient | unsafe |
 /// | a connection that broke before the response | transient | unsafe |
 /// | a timeout of the attempt | timeout | unsafe |
@@ -72,8 +72,8 @@ pub struct Grpc(Option<Arc<ProtocolSettings<Option<GrpcCode>>>>);
 pub type GrpcOutcome<'a> = OutcomeView<'a, Option<GrpcCode>>;
 
 impl GrpcOutcome<'_> {
-    /// Returns the status of the server, or the status that represents a bare HTTP status, a timeout or an error of the
-    /// connection.
+    /// Returns the status of the server, or the status that represents a bare HTTP status, a timeout, a failed
+    /// connection or an HTTP/2 stream that the server reset.
     ///
     /// Returns `None` for any other error, and for a response whose status follows its body. After a timeout, a
     /// `backoff_by` rule gets the code of the outcome that `on_timeout` created, by default DEADLINE_EXCEEDED.
@@ -181,8 +181,8 @@ impl Dialect for Grpc {
         let hint = Self::hint(response);
         let verdict = match (code, hint) {
             (None | Some(GrpcCode::Ok), _) => Verdict::Success,
-            // With `Never`, the server forbids a retry. The verdict is a failure for every status except OK, because a
-            // throttle counts such a response (gRFC A6).
+            // `Never` forbids a retry. The verdict is a retryable failure all the same, because gRPC's retry throttling
+            // counts such a response (gRFC A6).
             (_, Some(Hint::Never)) | (Some(GrpcCode::Unavailable), _) => Verdict::transient(),
             (Some(GrpcCode::ResourceExhausted), Some(_)) => Verdict::throttled(),
             _ => Verdict::Fatal,
@@ -204,7 +204,8 @@ impl Dialect for Grpc {
     }
 }
 
-/// Maps an HTTP/2 error code to a gRPC status ("HTTP2 Transport Mapping", Errors).
+/// Maps the HTTP/2 error code of a reset stream to a gRPC status ("HTTP2 Transport Mapping", Errors). REFUSED_STREAM is
+/// [`Fault::Unprocessed`] instead.
 fn code_of_reset(reason: u32) -> GrpcCode {
     match reason {
         CANCEL => GrpcCode::Cancelled,

@@ -5,7 +5,7 @@ use crate::Elapsed;
 
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// Makes a response without a body, with DEADLINE_EXCEEDED in its header.
+/// Makes a response with the `grpc-status` DEADLINE_EXCEEDED and a default body.
 pub(crate) fn deadline_exceeded<B: Default>(elapsed: Elapsed) -> Response<B> {
     let mut response = Response::new(B::default());
     let fields = response.headers_mut();

@@ -30,7 +30,7 @@ pub(super) fn parse(value: &HeaderValue) -> Option<Duration> {
     Some(Duration::from_nanos(*nanos).saturating_mul(count.parse().ok()?))
 }
 
-/// Formats the remaining time in the smallest unit that has room for it.
+/// Formats the remaining time in the smallest unit in which it has at most 8 digits.
 ///
 /// The value is rounded down, so that the server's timeout is not longer than the caller's. If no time remains, the
 /// value is the shortest timeout, 1 ns.
