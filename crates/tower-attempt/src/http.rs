@@ -26,11 +26,11 @@ pub use self::settings::ProtocolSettings;
 use crate::protocol::sealed::Sealed;
 use crate::{Attempt, BuildError, Hint, Protocol, Verdict};
 
-/// The header field of a hedge, whose value is the attempt's number. Hedge layers never hedge a request that arrives
-/// with this field.
+/// The header field that marks a hedge, with the attempt's number as the value. Hedge layers never hedge a request that
+/// arrives with this field.
 pub(crate) const HEDGE_ATTEMPT: HeaderName = HeaderName::from_static("x-hedge-attempt");
 
-/// Trims optional whitespace (RFC 9110 §5.5) from a field's value. Implementations of HTTP/2 do not remove it.
+/// Trims optional whitespace (RFC 9110 §5.5) from a field's value. The h2 crate does not remove it.
 pub(crate) fn trimmed(value: &HeaderValue) -> &[u8] {
     value.as_bytes().trim_ascii()
 }
@@ -41,7 +41,8 @@ pub(crate) fn digits(value: &[u8]) -> Option<&str> {
     str::from_utf8(value).ok().filter(|_| is_number)
 }
 
-/// A request header that makes a request idempotent, unless it is empty (draft-ietf-httpapi-idempotency-key-header).
+/// The header field that makes a request idempotent if the value is not empty
+/// (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// The protocol HTTP.
@@ -69,8 +70,8 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 ///
 /// These requests are idempotent: GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 §9.2.2), QUERY
 /// (draft-ietf-httpbis-safe-method-w-body), any request with an `Idempotency-Key` that is not empty, and the requests
-/// that a layer's `idempotent_if` or `hedge_unsafe_if` selects. By default a 429 is retried for every method, because
-/// most servers send 429 before they process a request. CONNECT and requests with `Upgrade` are sent once.
+/// that a layer's `idempotent_if` or `hedge_unsafe_if` selects. By default a 429 is also retried for other requests,
+/// because most servers send 429 before they process a request. CONNECT and requests with `Upgrade` are sent once.
 ///
 /// A user's rule about outcomes may change a verdict, but never makes an unsafe resend safe. A safe resend needs an
 /// idempotent request, proof that the server did not process the request, or by default a 429.

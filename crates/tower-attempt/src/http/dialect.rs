@@ -40,7 +40,7 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
     #[doc(hidden)]
     fn is_idempotent<Req: HttpRequest>(request: &Req) -> bool;
 
-    /// Whether the protocol itself allows concurrent attempts of the request.
+    /// Whether the protocol allows concurrent attempts of the request. A user's rule may have made it `idempotent`.
     #[doc(hidden)]
     fn may_hedge<Req: HttpRequest>(request: &Req, idempotent: bool) -> bool;
 
@@ -50,12 +50,12 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
         None
     }
 
-    /// Adds the dialect's own marks to an extra attempt.
+    /// Adds the dialect's own header fields to an extra attempt.
     #[doc(hidden)]
     fn mark<Req: HttpRequest>(_: &HttpContext, _previous: u32, _: &mut Req) {}
 
-    /// Whether the head of a response alone shows a success by the standard rules. `false` leaves the decision to
-    /// `classify_outcome`.
+    /// Whether the head of a response shows a success by the standard rules, without any settings. `false` leaves the
+    /// decision to `classify_outcome`.
     #[doc(hidden)]
     fn is_success<Res: HttpResponse>(response: &Res) -> bool;
 

@@ -92,7 +92,7 @@ impl Fault {
 
     fn of_io(error: &io::Error) -> Self {
         match error.kind() {
-            // Only a connection attempt can be refused.
+            // A TCP connection is refused only while it is being opened, so the request was not sent.
             io::ErrorKind::ConnectionRefused => Self::NotConnected,
             io::ErrorKind::ConnectionReset
             | io::ErrorKind::ConnectionAborted

@@ -3,7 +3,7 @@ use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode, Uri};
 
 use super::RequestHead;
 
-/// The parts of a request that the protocols read and mark. Implemented for `http::Request`, and with the feature
+/// The parts of a request that the protocols read and change. Implemented for `http::Request`, and with the feature
 /// `reqwest-013` for `reqwest::Request`.
 pub trait HttpRequest {
     /// Returns the method.
@@ -16,7 +16,8 @@ pub trait HttpRequest {
     fn head(&self) -> RequestHead<'_>;
     /// Returns a copy of the URI.
     fn uri(&self) -> Uri;
-    /// Returns the hash of the request's URL, if the client may follow redirects.
+    /// Returns the hash of the URL of a `reqwest::Request`, because reqwest's client may follow redirects. Returns
+    /// `None` for other types.
     fn url_hash(&self) -> Option<UrlHash> {
         None
     }
@@ -45,14 +46,15 @@ impl UrlHash {
     }
 }
 
-/// The parts of a response that the protocols read and mark. Implemented for `http::Response`, and with the feature
+/// The parts of a response that the protocols read and change. Implemented for `http::Response`, and with the feature
 /// `reqwest-013` for `reqwest::Response`.
 pub trait HttpResponse {
     /// Returns the status.
     fn status(&self) -> StatusCode;
     /// Returns the header fields.
     fn headers(&self) -> &HeaderMap;
-    /// Returns the hash of the URL from which the response came, if the client may follow redirects.
+    /// Returns the hash of the URL from which a `reqwest::Response` came, because reqwest's client may follow
+    /// redirects. Returns `None` for other types.
     fn url_hash(&self) -> Option<UrlHash> {
         None
     }

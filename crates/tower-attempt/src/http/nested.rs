@@ -8,30 +8,32 @@ use crate::Budget;
 
 /// The marks by which nested retry layers avoid multiplying their attempts.
 ///
-/// - If a layer below gives up on a first attempt's response, the response carries [`Exhausted`], so the layer above
-///   does not retry it. The mark names the budget that counts the failure, so no layer records it there again.
+/// - If a layer below gives up on the response to a first attempt of the layer above, the response carries
+///   [`Exhausted`]. The layer above then does not retry the request. The mark names the budget of the layer below, so
+///   that the layer above does not record the failure there again.
 /// - Each retry carries [`RetriedAbove`], so a layer below does not retry it.
 /// - An error cannot carry a mark. So a layer below that gives up on a retry's error sets the flag in that retry's
-///   [`RetriedAbove`]. The layer above reads the flag only if the attempt before also ended with an error. If the flag
-///   is set, the layer above stops. Layers in one task need no flag, because they count each other's retries.
+///   [`RetriedAbove`]. The layer above reads the flag only if the attempt before that retry also ended with an error.
+///   If the flag is set, the layer above stops. Layers in one task need no flag, because each layer counts the retries
+///   of the layers below.
 ///
 /// A first attempt carries no mark, because the insert into its extensions would cost every call. A `reqwest::Request`
 /// carries none, because its extensions are private.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Nested {
-    /// The mark of the layer above, if this request is its extra attempt.
+    /// The mark of the layer above, if this request is a retry of that layer.
     above: Option<RetriedAbove>,
-    /// The mark of this layer's last extra attempt, if that attempt followed an error.
+    /// The mark of this layer's last retry, if the attempt before that retry ended with an error.
     own: Option<RetriedAbove>,
-    /// Whether the last outcome was an error, which a layer below may have retried already.
+    /// Whether the last attempt ended with an error, which a layer below may have retried already.
     after_error: bool,
 }
 
-/// An extension of a retry. A layer below sets the flag when it gives up on an error of the retry.
+/// A mark in the extensions of a retry's request. A layer below sets the flag when it gives up on the retry's error.
 #[derive(Clone, Debug, Default)]
 struct RetriedAbove(Arc<AtomicBool>);
 
-/// An extension of a failed response on which a retry layer gave up, with the budget of that layer.
+/// A mark in the extensions of a failed response on which a retry layer gave up. Holds the budget of that layer.
 #[derive(Clone, Debug)]
 struct Exhausted(Budget);
 
@@ -47,7 +49,7 @@ impl Nested {
         self.above.is_some()
     }
 
-    /// Marks an extra attempt of this layer.
+    /// Marks the request of this layer's next retry.
     pub(crate) fn mark<Req: HttpRequest>(&mut self, request: &mut Req) {
         self.own = std::mem::take(&mut self.after_error).then(RetriedAbove::default);
         if let Some(extensions) = request.extensions_mut() {
@@ -73,17 +75,17 @@ impl Nested {
         mark.is_some_and(|Exhausted(recorded)| recorded.is_same(budget))
     }
 
-    /// Marks a failure that this layer does not retry again, for the layers above. The mark of a layer below stays.
+    /// Marks a failure on which this layer gives up, for the layers above. A mark that a layer below has set stays.
     ///
-    /// `response` are the extensions of the failed response, or `None` after an error.
+    /// `response` holds the extensions of the failed response, or `None` after an error.
     pub(crate) fn give_up(&self, response: Option<&mut Extensions>, budget: &Budget) {
         match (response, &self.above) {
             (Some(extensions), None) => {
                 extensions.get_or_insert_with(|| Exhausted(budget.clone()));
             }
             (None, Some(above)) => above.0.store(true, Ordering::Relaxed),
-            // The response to an extra attempt of the layer above needs no mark: that layer decides alone whether it
-            // sends another one. The error of a first attempt has no place for a mark.
+            // The response to a retry of the layer above needs no mark: only that layer decides whether to send another
+            // retry. The error of a first attempt has no place for a mark.
             (Some(_), Some(_)) | (None, None) => {}
         }
     }

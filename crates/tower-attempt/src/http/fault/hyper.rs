@@ -39,8 +39,8 @@ pub(crate) fn known(error: &dyn Any) -> Option<&(dyn error::Error + 'static)> {
     Some(error)
 }
 
-/// Classifies an error of one of the known types. Returns `None` if only the error's source can tell, as in most errors
-/// of hyper-util's client.
+/// Classifies an error of hyper, h2 or hyper-util's client. Returns `None` for an error of any other type, and for most
+/// errors of hyper-util's client: only their sources can tell.
 pub(super) fn fault(error: &(dyn error::Error + 'static)) -> Option<Fault> {
     #[allow(unused_imports, reason = "empty where hyper-util has no client")]
     use hyper_util::client::legacy::*;
@@ -57,7 +57,8 @@ pub(super) fn fault(error: &(dyn error::Error + 'static)) -> Option<Fault> {
 fn of_h2(error: &h2::Error) -> Fault {
     match error.reason() {
         Some(Reason::REFUSED_STREAM) if error.is_remote() && error.is_reset() => Fault::Unprocessed,
-        // A GOAWAY ends only streams above the last stream that the server accepted. The streams below continue.
+        // A GOAWAY ends only the streams above the last one that the server accepted. So the server did not process
+        // this request.
         Some(Reason::NO_ERROR) if error.is_remote() && error.is_go_away() => Fault::Unprocessed,
         Some(reason) if error.is_remote() && error.is_reset() => Fault::Reset(reason.into()),
         // The request's own body failed, so the client reset the stream.
