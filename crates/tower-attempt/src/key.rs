@@ -1,8 +1,8 @@
 use std::fmt::Display;
 use std::hash::Hash;
 
-/// Finds the table entry of a request's class: a group of requests whose latencies a hedge layer learns separately. The
-/// key of the entry identifies the class.
+/// Finds the table entry of a request's class. A class is a group of requests whose latencies a hedge layer learns
+/// separately. The key of the entry identifies the class.
 pub trait ClassOf<Req> {
     /// Returns the entry of the request's class. `None` means that the request has no key, or that the table has no
     /// room for the key.
@@ -14,7 +14,7 @@ pub trait PerKey {
     /// The type of an entry.
     type Found;
 
-    /// Returns the entry of `key`, which may be new; `None` if the table has no room for a new entry.
+    /// Finds or adds the entry of `key`. Returns `None` if the table has no room for a new entry.
     fn of<K: Hash + Display + ?Sized>(&self, key: &K) -> Option<Self::Found>;
 }
 

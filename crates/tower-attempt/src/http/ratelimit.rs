@@ -7,8 +7,8 @@ const RATELIMIT: &str = "ratelimit";
 
 /// Returns the longest wait (`t`, in seconds) among the policies that have no remaining requests (`r=0`).
 ///
-/// The field is a list of structured field items (RFC 9651): policy names with parameters. As that RFC requires, a
-/// malformed field is ignored as a whole.
+/// The field is a list of structured field items (RFC 9651): policy names with parameters. If the
+/// field cannot be parsed, it is ignored as a whole, as that RFC requires.
 pub(super) fn parse(headers: &HeaderMap) -> Option<Duration> {
     let mut longest = None;
     for line in headers.get_all(RATELIMIT) {
@@ -30,7 +30,7 @@ pub(super) fn parse(headers: &HeaderMap) -> Option<Duration> {
     longest.map(Duration::from_secs)
 }
 
-/// The unparsed text of a field.
+/// The text of a field line that is not parsed yet.
 struct Text<'a>(&'a str);
 
 impl<'a> Text<'a> {
@@ -65,7 +65,7 @@ impl<'a> Text<'a> {
         };
         let end = match self.0.as_bytes() {
             [b'"', ..] => 2 + self.0[1..].find(ends_string)?,
-            // Bytes in base64, which may end with `=`.
+            // Base64 between colons, which may end with `=`. A token cannot contain `=`.
             [b':', ..] => 2 + self.0[1..].find(':')?,
             // A display string, whose quotes are percent-encoded.
             [b'%', b'"', ..] => 3 + self.0[2..].find('"')?,
@@ -79,7 +79,7 @@ impl<'a> Text<'a> {
         self.split(self.0.find(outside).unwrap_or(self.0.len()))
     }
 
-    /// Takes the first `end` bytes, at least one.
+    /// Takes the first `end` bytes. Returns `None` if `end` is 0.
     fn split(&mut self, end: usize) -> Option<&'a str> {
         let (taken, rest) = self.0.split_at(end);
         self.0 = rest;

@@ -7,13 +7,13 @@ use http::{HeaderValue, StatusCode};
 use super::{OutcomeView, RequestHead};
 use crate::{Budgets, BuildError, Verdict};
 
-/// A user's rule about requests.
+/// A user's rule that selects requests.
 type Predicate = Arc<dyn Fn(RequestHead<'_>) -> bool + Send + Sync>;
-/// A user's rule that names the key of a request.
+/// A user's rule that names the key of a request's class or budget.
 type KeyFn = Arc<dyn for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync>;
 /// A user's rule that classifies outcomes.
 type ClassifyRule<C> = Arc<dyn Fn(OutcomeView<'_, C>) -> Verdict + Send + Sync>;
-/// A user's rule that chooses a delay.
+/// A user's rule that chooses the delay before a retry.
 type BackoffRule<C> = Arc<dyn Fn(u32, OutcomeView<'_, C>) -> Option<Duration> + Send + Sync>;
 
 /// The settings of [`Http`](crate::Http) or [`Grpc`](crate::Grpc) that differ from the default.
@@ -42,7 +42,7 @@ pub struct ProtocolSettings<C> {
     pub retry_429_for_idempotent_only: bool,
     /// Whether the client below follows no redirects.
     pub no_redirects: bool,
-    /// Generates an `Idempotency-Key` for each HTTP request that has no key and no idempotent method, except CONNECT.
+    /// Generates an `Idempotency-Key` for each HTTP request, except CONNECT, that has no key and no idempotent method.
     pub generate_key: Option<Arc<dyn Fn() -> HeaderValue + Send + Sync>>,
     idempotent_methods: Option<Vec<String>>,
 }

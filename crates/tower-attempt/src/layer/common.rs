@@ -89,7 +89,8 @@ impl Common {
         self.pool.get().map(|pool| &pool.budget)
     }
 
-    /// Returns the budget of requests without a key. `budget` is the layer's budget in effect.
+    /// Returns the budget of requests without a key. Without budgets by key, that is `budget`, the layer's budget in
+    /// effect.
     #[must_use]
     pub fn without_key(&self, budget: &Budget) -> Budget {
         match self.budgets() {

@@ -4,12 +4,12 @@ use crate::BuildError;
 #[derive(Clone, Debug)]
 pub struct OneOf<T> {
     given: Option<(&'static str, T)>,
-    /// Another setter of the group, if it was called before.
+    /// A setter that was called, other than the one in `given`, if there is one.
     other: Option<&'static str>,
 }
 
 impl<T> OneOf<T> {
-    /// Records a call of `setter`. A later call of the same setter replaces the value.
+    /// Records a call of `setter`. `value` replaces the value of an earlier call.
     pub fn set(&mut self, setter: &'static str, value: T) {
         if let Some((first, _)) = self.given
             && first != setter

@@ -1,11 +1,11 @@
 /// Implements the methods that the retry and the hedge crate share: the constructors, the builder's setters of
 /// protocol, rules, name, mode, budget and observer, the methods of handles, `Debug`, and `Layer`.
 ///
-/// The setters have to be inherent methods, so that users import no trait, and a crate cannot add these to a type of
-/// another crate. `$builder` and `$layer` are tuple structs of [`Parts`](crate::layer::Parts). The builder's settings
-/// are a `$config` with a field `common`. The layer's are [`Live`](crate::layer::Live) settings with a field `config`,
-/// and `$handle` is a tuple struct of them. `$service` is a struct with the fields `inner` and `parts`. `$extras` is
-/// the name of the extra attempts.
+/// Users should import no trait, so the setters have to be inherent methods. Only the crate of a type can add such
+/// methods, so each crate calls this macro. `$builder` and `$layer` are tuple structs of
+/// [`Parts`](crate::layer::Parts). The builder's settings are a `$config` with a field `common`. The layer's settings
+/// are [`Live`](crate::layer::Live) and have a field `config`; `$handle` is a tuple struct of these settings.
+/// `$service` is a struct with the fields `inner` and `parts`. `$extras` is the name of the extra attempts.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __layer {
@@ -130,8 +130,8 @@ macro_rules! __layer {
             /// Every service of this handle's layer follows from its next call on. Calls in flight end with the
             /// settings that they began with. If `layer` was given a single budget, both layers share it.
             ///
-            /// Name, budgets by key, counts and learned latencies stay. The parts of the layer's type also stay, such
-            /// as the observer, and the protocol with its rules and settings, such as `replay_limit`.
+            /// Name, budgets by key, counts and learned latencies stay. The parts of the layer's type also stay, for
+            /// example the observer, and the protocol with its rules and with settings like `replay_limit`.
             ///
             /// # Errors
             ///
@@ -187,11 +187,11 @@ macro_rules! __layer {
             }
 
             #[doc = concat!("Whether the layer sends ", $extras, ", only counts the ", $extras)]
-            /// that it would send, or passes each call through.
+            /// that it would send, or does neither.
             ///
             /// # Default
             ///
-            /// [`Mode::On`](crate::Mode::On). A handle changes it while the layer is in use.
+            /// [`Mode::On`](crate::Mode::On). A handle can change the mode while the layer is in use.
             pub fn mode(mut self, mode: $crate::layer::Mode) -> Self {
                 self.0.settings.common.mode = Some(mode);
                 self
@@ -199,9 +199,9 @@ macro_rules! __layer {
 
             #[doc = concat!("The budget that ", $extras, " draw on, and that successful calls deposit into.")]
             ///
-            /// Use it for the outermost of the layers that share this budget. Layers below take a clone of it with
-            /// [`shared_budget`](Self::shared_budget). If the budget has a ratio, a hedge layer deposits only for
-            /// requests that may be hedged.
+            /// Call this setter for the outermost of the layers that share the budget. Give the layers below a clone of
+            /// the budget with [`shared_budget`](Self::shared_budget). If the budget has a ratio, a hedge layer
+            /// deposits only for requests that may be hedged.
             ///
             /// # Default
             ///
@@ -219,11 +219,11 @@ macro_rules! __layer {
 
             #[doc = concat!("The budget that ", $extras, " draw on, and that a layer above deposits into.")]
             ///
-            /// With [`grpc_throttle`](crate::Budget::grpc_throttle) either this layer or the layer above records a
-            /// failed attempt, so it counts once. A retry layer that cannot retry a failure leaves it to the layer
-            /// above. The last retryable failure of a retry layer counts twice unless it carries a mark for the layer
-            /// above. A response carries the mark in its extensions. An `Err` and the failures of a generic layer carry
-            /// none.
+            /// With [`grpc_throttle`](crate::Budget::grpc_throttle), a failed attempt usually counts once: either this
+            /// layer or the layer above records it. If a resend is unsafe or impossible, a retry layer leaves the
+            /// failure to the layer above. If a retry layer has used up its attempts, budget or time, it records the
+            /// last failure and marks the response. The layer above does not record a marked failure again. An `Err`
+            /// and the outcomes of a generic layer carry no mark, so such a last failure may count twice.
             ///
             /// # Errors
             ///
@@ -266,8 +266,8 @@ macro_rules! __layer {
             ///
             /// # Default
             ///
-            /// Every `Err` is retryable, and so is a timeout of an attempt. No `Ok` of the service is. With this
-            /// setting, the closure also decides on the outcome of such a timeout.
+            /// Every `Err` is retryable, except such a rejection. No `Ok` of the service is retryable. A timeout of an
+            /// attempt is retryable. With this setting, the closure decides on the outcome of such a timeout, too.
             ///
             /// ```
             #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
@@ -396,8 +396,8 @@ macro_rules! __layer {
             /// attempt in flight continues with the body, and the other attempts are interrupted.
             ///
             /// Each data frame counts its length, or 64 bytes if it is shorter. A record takes up to about twice the
-            /// limit in memory, and usually at most one more frame: the one that exceeds the limit. A frame that is a
-            /// slice of a larger buffer keeps this buffer.
+            /// limit in memory, plus the frame that exceeds the limit, and rarely a second such frame. A frame that is
+            /// a slice of a larger buffer keeps the whole buffer in memory.
             ///
             /// # Default
             ///
@@ -437,7 +437,7 @@ macro_rules! __layer {
             #[doc = concat!("let layer = ", stringify!($layer), "::builder()")]
             ///     .http()
             ///     .classify(|outcome| match outcome.status() {
-            ///         // Read from a replica that lags behind.
+            ///         // The first attempt may have reached a replica that lags behind.
             ///         Some(StatusCode::NOT_FOUND) if outcome.attempt().number() == 1 => Verdict::transient(),
             ///         _ => outcome.verdict(),
             ///     })
@@ -464,7 +464,7 @@ macro_rules! __layer {
             /// The closure names the key of each request's budget, so that a failing backend does not use up the
             /// budgets of the other backends.
             ///
-            /// Requests for which the closure returns `None` share one budget. A handle does not change these budgets.
+            /// Requests for which the closure returns `None` share one budget. A handle cannot change these budgets.
             ///
             /// # Default
             ///
@@ -569,8 +569,9 @@ macro_rules! __layer {
                 self.rule(|settings| settings.retry_statuses = statuses.into_iter().collect())
             }
 
-            /// Generates an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) for each request that has no
-            /// key and no idempotent method, except CONNECT. The request may then be resent like an idempotent one.
+            /// Generates an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) for each request, except
+            /// CONNECT, that has no key and no idempotent method. The request may then be resent like an idempotent
+            /// one.
             ///
             /// Use it only with servers that honour the key. If a server ignores the key, a resent POST may act twice.
             /// The closure must return a new key for every request, such as a random UUID. All attempts of a request
@@ -619,8 +620,8 @@ macro_rules! __layer {
             /// The full names of methods that are idempotent, such as `/helloworld.Greeter/SayHello`. The leading slash
             /// is optional.
             ///
-            /// A retry layer also retries their calls after UNAVAILABLE, a broken connection or a timeout of the
-            /// attempt. A hedge layer hedges only calls that are declared idempotent.
+            /// A retry layer also retries calls of these methods after UNAVAILABLE, a broken connection or a timeout of
+            /// the attempt. A hedge layer hedges only calls that are declared idempotent.
             /// [`idempotent_if`](Self::idempotent_if) declares further methods with a closure.
             ///
             /// # Default
