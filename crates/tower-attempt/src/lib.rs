@@ -61,7 +61,7 @@
 //! hyper.
 //!
 //! The minimum supported Rust version is 1.88.
-// The documentation describes all features.
+// The documentation links to items that exist only with the feature `grpc`, or with `http`, which `grpc` enables.
 #![cfg_attr(not(feature = "grpc"), allow(rustdoc::broken_intra_doc_links))]
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

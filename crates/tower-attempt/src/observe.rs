@@ -27,7 +27,7 @@ use crate::Attempt;
 /// |---|---|
 /// | [`AttemptStarted`](Event::AttemptStarted) | the layer sends an attempt, the first one included |
 /// | [`AttemptEnded`](Event::AttemptEnded) | the attempt has an outcome, or the call ends before; once per attempt |
-/// | [`RetryScheduled`](Event::RetryScheduled) | an attempt failed and a retry is scheduled, or would be in shadow mode |
+/// | [`RetryScheduled`](Event::RetryScheduled) | an attempt failed, and a retry is scheduled (in shadow mode: would be scheduled) |
 /// | [`HedgeSkipped`](Event::HedgeSkipped) | a hedge was due and is not sent |
 /// | [`CallEnded`](Event::CallEnded) | the call succeeded, failed or was cancelled; exactly once per call |
 ///
@@ -80,7 +80,7 @@ pub trait Observer: Send + Sync + 'static {
     ///
     /// The layer calls the returned function with a closure. The closure calls the inner service, polls its future, or
     /// sends [`AttemptEnded`](Event::AttemptEnded) to the observer. If the function does not run the closure, the layer
-    /// does. An attempt that a hedge layer drains in the background runs outside of its scope.
+    /// does. Once a hedge layer drains an attempt in the background, the attempt runs outside of this context.
     ///
     /// # Default
     ///

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use crate::{Attempt, Elapsed, Verdict};
 
-/// A step of a call. Match its variants with `..`, and find the totals of the call so far in [`CallInfo`].
+/// A step of a call. Match its variants with `..`, so that a new field does not break your code. [`CallInfo`] has the
+/// totals of the call so far.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -30,7 +31,7 @@ pub enum Event<'a> {
         /// Time since the attempt was sent.
         elapsed: Duration,
     },
-    /// A retry is scheduled after a failed attempt, or would be in shadow mode.
+    /// A retry is scheduled after a failed attempt. In shadow mode, a retry would have been scheduled.
     RetryScheduled {
         /// The attempt that failed.
         attempt: Attempt,
@@ -66,7 +67,7 @@ pub enum AttemptOutcome<'a> {
     Response {
         /// The HTTP status, also over gRPC; `None` for other protocols.
         http_status: Option<u16>,
-        /// The gRPC status code in the response head; `None` if the head has no such field, and for other protocols.
+        /// The gRPC status code in the response head; `None` for other protocols, and if the head has no `grpc-status`.
         grpc_status: Option<u16>,
     },
     /// The service returned an error. For an error of a [registered](crate::WrapsError::register) type, the field is
@@ -80,8 +81,8 @@ pub enum AttemptOutcome<'a> {
 }
 
 impl AttemptOutcome<'_> {
-    /// Returns the label of the attempt in metrics and log lines, which is the verdict's label. An attempt without a
-    /// verdict is labelled `timeout` or `cancelled`.
+    /// Returns the attempt's label in metrics and log lines. If there is a verdict, this is the verdict's label.
+    /// Otherwise it is `timeout` or `cancelled`.
     #[must_use]
     pub fn label(&self, verdict: Option<Verdict>) -> &'static str {
         match (verdict, self) {
@@ -132,14 +133,15 @@ impl CallInfo {
         self.request.parts().map(|(method, ..)| method)
     }
 
-    /// The request's path without the query. In gRPC this is the full name of the method.
+    /// The request's path without the query. In gRPC this is the full name of the method, such as
+    /// `/helloworld.Greeter/SayHello`. `None` if [`method`](Self::method) is `None`.
     #[must_use]
     pub fn path(&self) -> Option<&str> {
         self.request.parts().map(|(_, path, _)| path)
     }
 
-    /// The authority of the request's URI: the host, with the port if the URI has one. Also `None` if the URI has no
-    /// authority.
+    /// The authority of the request's URI: the host, with the port if the URI has one. `None` if the URI has no
+    /// authority, or if [`method`](Self::method) is `None`.
     #[must_use]
     pub fn authority(&self) -> Option<&str> {
         self.request.parts()?.2
@@ -176,7 +178,7 @@ macro_rules! labelled {
         }
 
         impl $name {
-            /// The label in metrics and log lines.
+            /// Returns the text that stands for this value in metrics and log lines.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -198,7 +200,7 @@ labelled! {
 }
 
 labelled! {
-    /// Where a delay comes from.
+    /// Where the delay before a retry comes from.
     DelaySource {
         /// The layer's backoff.
         Backoff => "backoff",
@@ -237,8 +239,8 @@ labelled! {
         BudgetExhausted => "budget_exhausted",
         /// The inner service failed to become ready for the next attempt.
         NotReady => "not_ready",
-        /// Another retry layer, above or below, is responsible: it retries this request, has given up on it, or has
-        /// used up this layer's `max_attempts`.
+        /// Another retry layer, above or below, is responsible: it retries this request, has given up on it, or sent
+        /// retries that used up this layer's `max_attempts`.
         Nested => "nested",
         /// The layer would have retried, but is in shadow mode.
         Shadow => "shadow",
@@ -257,10 +259,11 @@ labelled! {
         /// Hedges of this request's class rarely win (fewer than 4 of 200), so only some of them are sent. The `key`
         /// of the layer's builder chooses the class. Only the hedges of a `percentile` are held back.
         ///
-        /// If callers time out before hedges can win, a lower `max_delay` helps.
+        /// If a caller drops its call, the call's hedges count as hedges that did not win. If callers often time out
+        /// before hedges can win, set a lower `max_delay`.
         HeldBack => "held_back",
-        /// The hedge's service failed to become ready, or was not ready in time. The time ends with the call, at the
-        /// deadline, or when a hint demands a wait or forbids the hedge.
+        /// The hedge's service failed to become ready, or was not ready before the end of the call or the deadline. Or
+        /// it became ready during a wait that a [hint](crate::Hint) demands, or after a hint forbade the hedge.
         NotReady => "not_ready",
         /// The request cannot be copied. For example, an attempt has read more of the body than `replay_limit`, or the
         /// request has the header field `Upgrade`. Or the body still streams, and the body's error type cannot express

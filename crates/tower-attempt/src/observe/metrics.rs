@@ -4,7 +4,7 @@ use metrics::{Label, Unit, counter, describe_counter, describe_histogram, histog
 
 use super::{CallInfo, Event, LayerKind, Observer};
 
-/// The names of a layer's counter of attempts, histogram of attempts and histogram of calls.
+/// The names of a layer's counter of attempts, histogram of attempt durations and histogram of call durations.
 const RETRY: [&str; 3] = [
     "retry_attempts_total",
     "retry_attempt_duration_seconds",
@@ -70,7 +70,7 @@ impl MetricsObserver {
         0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
     ];
 
-    /// An observer whose metrics have no `destination`.
+    /// An observer whose metrics have no label `destination`.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

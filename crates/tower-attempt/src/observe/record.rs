@@ -32,13 +32,14 @@ pub trait Record {
     #[inline]
     fn send(&mut self, _: Event<'_>) {}
 
-    /// Runs `f`, which calls the inner service for `attempt` or polls its future, in the attempt's scope.
+    /// Runs `f` in the attempt's [scope](Observer::attempt_scope). `f` calls the inner service for `attempt`, or polls
+    /// the future that this call returned.
     #[inline]
     fn enter<T>(&self, _attempt: Attempt, f: impl FnOnce() -> T) -> T {
         f()
     }
 
-    /// Sends the end of an attempt, unless the attempt has ended before.
+    /// Sends [`AttemptEnded`](Event::AttemptEnded), unless the attempt has ended before.
     #[inline]
     fn attempt_ended<'a>(
         &mut self,

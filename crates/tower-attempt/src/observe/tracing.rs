@@ -46,9 +46,9 @@ impl TracingObserver {
 
     /// Also opens a span for each attempt, at level INFO.
     ///
-    /// The span is entered while the attempt runs, so that spans of the inner service are its children. Attempts
-    /// of one call are siblings, also when they run concurrently. Most fields are named as in OpenTelemetry's HTTP
-    /// client spans:
+    /// The span is entered while the attempt runs, so that spans of the inner service are its children. If a call is
+    /// made and polled in the same span, its attempts are siblings, even if they run concurrently. Most fields are
+    /// named as in OpenTelemetry's HTTP client spans:
     ///
     /// | field | value |
     /// |---|---|
@@ -141,8 +141,9 @@ impl Observer for TracingObserver {
                         "attempt failed"
                     );
                 }
-                // This event arrives inside the attempt's scope. So the current span is the attempt's, unless the
-                // attempt has none, or the second observer of a pair has entered a span of its own inside it.
+                // This event arrives inside the attempt's scope, so the current span is usually the attempt's. It is
+                // another span if a filter disabled the attempt's span, or if the second observer of a pair has
+                // entered a span of its own.
                 let span = Span::current();
                 if self.has_spans && span.metadata().is_some_and(|span| span.target() == TARGET) {
                     span.record("http.response.status_code", http);
