@@ -10,7 +10,7 @@ use crate::Deadline;
 ///
 /// The override applies to every retry layer that the request passes, because copies for further attempts carry the
 /// same extensions. Over HTTP and gRPC, the retry layers of one task together send at most `max_attempts` attempts.
-/// Hedges and their retries do not count. A layer in another task, such as behind tower's `Buffer`, can add attempts.
+/// Hedges and their retries come on top. A layer in another task, such as behind tower's `Buffer`, can add attempts.
 ///
 /// `reqwest::Request` keeps its extensions private, so an override cannot reach a layer over reqwest's own requests.
 /// Requests of other services have no extensions: there a rule chooses the override
@@ -58,7 +58,7 @@ impl RetryOverride {
         Self::default()
     }
 
-    /// Sends no retry, as [`max_attempts(1)`](Self::max_attempts) does. Time limits hold.
+    /// Sends no retry, as [`max_attempts(1)`](Self::max_attempts) does. The layer's time limits still apply.
     #[must_use]
     pub fn disabled() -> Self {
         Self::new().max_attempts(1)
@@ -103,8 +103,8 @@ impl RetryOverride {
 /// hedged. It changes neither the budget nor the layer's
 /// [`Mode`](https://docs.rs/tower-hedge-latency/latest/tower_hedge_latency/enum.Mode.html).
 ///
-/// The override applies to every hedge layer that the request passes. Below a retry layer it applies to the race of
-/// each attempt. An HTTP or gRPC hedge is never hedged again.
+/// The override applies to every hedge layer that the request passes. In a hedge layer below a retry layer, it applies
+/// to each attempt of the retry layer. An HTTP or gRPC hedge is never hedged again.
 ///
 /// `reqwest::Request` keeps its extensions private, so an override cannot reach a layer over reqwest's own requests.
 /// Requests of other services have no extensions: there a rule chooses the override
@@ -165,7 +165,7 @@ impl HedgeOverride {
     }
 
     /// Maximum number of hedges. It may exceed the layer's maximum. A value above 100 counts as 100. A layer with
-    /// `delays` sends at most one hedge for each of them, unless this override has a [`delay`](Self::delay).
+    /// `delays` sends at most one hedge for each delay, unless this override has a [`delay`](Self::delay).
     #[must_use]
     pub fn max_hedges(mut self, hedges: u32) -> Self {
         self.max_hedges = Some(hedges.min(100));
@@ -177,7 +177,7 @@ impl HedgeOverride {
     ///
     /// # Default
     ///
-    /// For HTTP and gRPC, the deadline of the request's [`RetryOverride`], if it has one. For other requests, no
+    /// For HTTP and gRPC, the deadline of the request's [`RetryOverride`], if that override has one. Otherwise, no
     /// deadline.
     #[must_use]
     pub fn deadline(mut self, deadline: Deadline) -> Self {

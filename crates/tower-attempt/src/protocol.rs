@@ -30,8 +30,8 @@ pub trait Protocol: sealed::Sealed {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`validate`](Self::validate), or an error if gRPC has no setting that declares methods
-    /// idempotent.
+    /// Returns the errors of [`validate`](Self::validate). With gRPC, also returns an error if no setting declares
+    /// methods idempotent.
     fn validate_hedging(&self) -> Result<(), BuildError> {
         self.validate()
     }
@@ -48,7 +48,8 @@ pub trait Requests<Req>: Protocol {
     /// The copy from which further attempts are made.
     type Saved;
 
-    /// Changes the request, if a setting demands it, before the layer does anything else with the request.
+    /// Changes the request if a setting demands it, for example adds an `Idempotency-Key`. Called before any other
+    /// method that receives the request.
     fn prepare(&self, _request: &mut Req) {}
 
     /// Extracts the context from a request before the request is sent.
@@ -60,7 +61,7 @@ pub trait Requests<Req>: Protocol {
     }
 
     /// Looks up the class of a request in `table`. Returns `None` if no user's rule names a class for the request, or
-    /// if the table has no room for it.
+    /// if the table has no room for the class.
     fn class<T: PerKey>(&self, request: &Req, table: &T) -> Option<T::Found>;
 
     /// Whether there are outcomes after which the request may be retried. If not, a retry layer keeps no copy of the
@@ -98,7 +99,7 @@ pub trait Requests<Req>: Protocol {
     }
 
     /// Marks an extra attempt right before it is sent. `previous` is the number of earlier attempts. A retry layer does
-    /// not count the earlier attempts that the server did not process.
+    /// not count the earlier attempts that the server is known not to have processed.
     fn mark(
         &self,
         _context: &mut Self::Context,
@@ -130,7 +131,7 @@ pub trait Outcomes<Req, Res, E>: Requests<Req> {
     /// Returns the facts of an outcome that events carry.
     fn describe<'a>(&self, outcome: &'a Result<Res, E>) -> AttemptOutcome<'a>;
 
-    /// Classifies an attempt that exceeded the layer's timeout. If no retry is scheduled, the caller receives `answer`.
+    /// Classifies an attempt whose `attempt_timeout` expired. If no retry is scheduled, the caller receives `answer`.
     fn timed_out(
         &self,
         context: &Self::Context,
@@ -148,8 +149,8 @@ pub trait Outcomes<Req, Res, E>: Requests<Req> {
         outcome: &Result<Res, E>,
     ) -> Option<Duration>;
 
-    /// Whether a mark shows that a layer below has given up on this request. A layer calls this method after a
-    /// retryable failure, before it [marks](Requests::mark) another attempt.
+    /// Whether a mark shows that a layer below has given up on this request. A retry layer calls this method with
+    /// a failure of its inner service, before it [marks](Requests::mark) the next attempt.
     fn was_given_up(&self, _context: &mut Self::Context, _outcome: &Result<Res, E>) -> bool {
         false
     }
