@@ -21,9 +21,9 @@ pub const HORIZON: Duration = Duration::from_secs(3_155_760_000);
 /// # Errors
 ///
 /// The constructors accept any number. Building a limit fails if `limit`, `window` or `burst` is zero, the window
-/// exceeds 100 years, or a number is too large to count exactly. In [`Memory`](crate::backend::Memory), the maximum of
-/// a bucket is about 2.9 tokens per nanosecond, and a burst of 2⁶¹. Other algorithms and backends have other bounds;
-/// the error states the bound.
+/// exceeds 100 years, or a number is too large to count exactly. In [`Memory`](crate::backend::Memory), a bucket gains
+/// at most about 2.9 tokens per nanosecond, and holds at most 2⁶¹ tokens. Other algorithms and backends have other
+/// bounds; the error states the bound.
 ///
 /// ```
 /// use std::time::Duration;
@@ -162,7 +162,7 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// A larger limit.
+    /// Returns an error if the limit is above `most`.
     pub fn check_limit(&self, most: u64) -> Result<(), BuildError> {
         ensure!(self.limit <= most, "limit" is self.limit, "at most {most}");
         Ok(())

@@ -27,8 +27,8 @@ macro_rules! shared_setters {
         ///
         /// The time starts when the request is sent to the backend. An [asynchronous quota
         /// look-up](crate::Policy::quota_by_async) comes first, and has a timeout of the same length. Except in a
-        /// [`Throttle`](crate::Throttle), the waiting request occupies the ready inner service of a layer, and its
-        /// permit if that service limits concurrency.
+        /// [`Throttle`](crate::Throttle), the waiting request occupies the ready inner service of a layer. If that
+        /// service limits concurrency, the request holds one of the service's permits.
         ///
         /// # Default
         ///

@@ -33,7 +33,7 @@ impl Terms {
         Some(terms)
     }
 
-    /// Returns the maximum tokens: the limit of a window, otherwise the burst.
+    /// Returns the maximum tokens: the limit for a window or log algorithm, otherwise the burst.
     #[inline]
     pub(crate) fn max_tokens(&self) -> u64 {
         if self.algorithm.has_windows() {

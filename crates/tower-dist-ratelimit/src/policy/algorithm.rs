@@ -31,7 +31,7 @@ pub enum Algorithm {
     },
     /// A counter per window. The windows of a key start at fixed times.
     FixedWindow {
-        /// Whether the windows start at a different time for each key.
+        /// Whether the windows of different keys usually start at different times.
         staggered: bool,
     },
     /// A counter per window. A key's first charge starts a window, and so does its first charge after each window.
@@ -39,14 +39,14 @@ pub enum Algorithm {
     /// The counters of the current and the previous window. The previous window counts in proportion to its overlap
     /// with a window that ends now.
     SlidingWindow,
-    /// One counter for each of `count` equal parts of the window (buckets), and one for the bucket before them, which
-    /// counts in proportion to its part inside the window.
+    /// One counter for each of `count` + 1 successive buckets; `count` buckets make a window. The oldest bucket counts
+    /// in proportion to its part inside a window that ends now.
     SlidingWindowBuckets {
         /// Number of buckets in a window, from 2 to 100.
         count: u32,
     },
-    /// One counter for each of `count` equal parts of the window (buckets), and one for the bucket before them, which
-    /// counts in full.
+    /// One counter for each of `count` + 1 successive buckets; `count` buckets make a window. The oldest bucket counts
+    /// in full.
     SlidingWindowStrict {
         /// Number of buckets in a window, from 2 to 100.
         count: u32,
@@ -94,7 +94,7 @@ impl Algorithm {
     }
 
     /// Returns the quota in force for a key whose dynamic quota is `quota`, under a policy whose quota is `own`.
-    /// Windows and logs keep the length of their window. The limit of a log is at most [`MAX_LOG`].
+    /// Window and log algorithms keep the window of `own`. The limit of a log is at most [`MAX_LOG`].
     pub(crate) fn kept(self, quota: Quota, own: Quota) -> Quota {
         match self {
             Self::TokenBucket | Self::LeakyBucket | Self::LeakyQueue { .. } => quota,

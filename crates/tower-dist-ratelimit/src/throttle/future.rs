@@ -61,7 +61,7 @@ pub(super) enum ThrottleState<S: Service<Req>, Req> {
 
 pub(super) type BoxTurn = Pin<Box<dyn Future<Output = Result<Charged, RateLimited>> + Send + Sync>>;
 
-/// The charge of a request. The check is filled in place, because moving it costs more than the decision.
+/// The charge of a request. `check` is filled in place, because moving it costs more than the decision.
 pub(super) struct Charged {
     pub(super) limits: Arc<Limits>,
     pub(super) check: Check,
@@ -73,8 +73,8 @@ pub(super) struct Charged {
 /// The action if a request is dropped.
 pub(super) enum OnDrop {
     Nothing,
-    /// Emits [`Event::Cancelled`], because the request has no decision. Refunds the charge, if there is one: outside of
-    /// a runtime, a charged request that waits in a leaky queue has no decision before the first poll.
+    /// Emits [`Event::Cancelled`], because no decision was reported, and refunds a charge. There can be a charge outside
+    /// of a runtime: `call` charges a request in a leaky queue, but the first poll reports the decision.
     Cancelled,
     /// Refunds the charge, because the inner service was not called.
     Refund,
