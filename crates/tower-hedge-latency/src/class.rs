@@ -16,7 +16,7 @@ use crate::trigger::DelayBounds;
 /// Maximum number of classes with a key. A class takes about 16 KB, so 256 classes take about 4 MB.
 const MAX_CLASSES: usize = 256;
 
-/// The learned latencies of one class, and the wins of its hedges.
+/// The learned latencies of one class of requests, usually those with one key, and the wins of their hedges.
 #[derive(Debug, Default)]
 pub(crate) struct Class {
     pub(crate) estimator: Estimator,
@@ -26,8 +26,7 @@ pub(crate) struct Class {
 /// All classes of a layer.
 ///
 /// A class is found by the 64-bit hash of its key with a random seed, so that a look-up allocates nothing. Two keys
-/// with the same hash share a class. No thread waits for another: a new class replaces the whole table, at most 256
-/// times.
+/// with the same hash share a class. No thread waits for another: to add a class, a thread replaces the whole table.
 #[derive(Debug, Default)]
 pub(crate) struct Classes {
     /// The class of requests without a key, and of requests with a key beyond the first 256.

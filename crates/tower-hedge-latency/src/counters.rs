@@ -34,8 +34,8 @@ counts! {
     /// Calls that have ended, including calls that their callers dropped.
     pub calls: u64,
     /// Calls whose request must not be hedged, such as a request that is itself a hedge. They neither deposit into a
-    /// budget with a ratio nor train the trigger. [`Mode::Off`](crate::Mode::Off) counts none. A request whose
-    /// [`HedgeOverride`](crate::HedgeOverride) allows no hedge is not counted either.
+    /// budget with a ratio nor train the trigger. Not counted: all calls in [`Mode::Off`](crate::Mode::Off), and calls
+    /// whose [`HedgeOverride`](crate::HedgeOverride) allows no hedge.
     pub ineligible: u64,
     /// Calls that were still in flight when the trigger made their first hedge due. With a learned percentile `q`,
     /// their share of the eligible calls is usually close to 1 − q.

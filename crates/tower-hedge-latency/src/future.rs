@@ -97,7 +97,7 @@ where
                 // A hedge that is due at the call's start needs no timer.
                 if due > race.start {
                     match this.timer.as_mut().as_pin_mut() {
-                        // A server's `Retry-After` or pushback has moved the hedge since the timer was set.
+                        // A demanded wait, such as `Retry-After`, has moved the hedge since the timer was set.
                         Some(timer) if timer.deadline() != due => timer.reset(due),
                         Some(_) => {}
                         None => this.timer.set(Some(sleep_until(due))),

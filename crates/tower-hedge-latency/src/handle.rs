@@ -54,8 +54,8 @@ impl HedgeHandle {
     /// Returns the delay from a call's start to the first hedge. While a percentile has too few samples, the delay is
     /// the [`initial_delay`](crate::HedgeLayerBuilder::initial_delay), or `None` without one.
     ///
-    /// With [`key`](crate::HedgeLayerBuilder::key) and a percentile, this is the delay of the requests without a key,
-    /// and of those beyond the first 256 keys.
+    /// With [`key`](crate::HedgeLayerBuilder::key) and a percentile, this is the delay of requests without a key, and
+    /// of requests with a key beyond the first 256.
     #[must_use]
     pub fn delay(&self) -> Option<Duration> {
         let settings = self.0.load();

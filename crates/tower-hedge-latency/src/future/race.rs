@@ -118,7 +118,7 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
         self.hedges.iter().any(|hedge| !hedge.is_sent())
     }
 
-    /// Whether a hedge may be sent now: before the deadline, and not during a wait that a server demanded.
+    /// Whether a hedge may be sent now: before the deadline, and not during a demanded wait.
     fn may_send(&self) -> bool {
         let is_over = |earliest| earliest <= Instant::now();
         self.deadline.leaves(Duration::ZERO) && self.earliest.is_none_or(is_over)
