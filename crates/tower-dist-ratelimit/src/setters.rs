@@ -1,4 +1,4 @@
-//! The settings that all builders share.
+//! The settings that the builders of layers and limiters share.
 
 /// Adds the setters of `self.settings`.
 macro_rules! shared_setters {

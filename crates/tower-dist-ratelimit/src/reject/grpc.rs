@@ -61,7 +61,7 @@ impl<B: Default> RejectionResponse<B> for GrpcRejection {
     }
 }
 
-/// Percent-encodes a text: the percent sign, and all bytes except printable ASCII.
+/// Percent-encodes the percent signs of a text, and all bytes that are not printable ASCII.
 fn message_field(message: &str) -> HeaderValue {
     let mut field = String::with_capacity(message.len());
     for byte in message.bytes() {

@@ -73,8 +73,8 @@ pub(super) struct Charged {
 /// The action if a request is dropped.
 pub(super) enum OnDrop {
     Nothing,
-    /// Emits [`Event::Cancelled`], because no decision was reported, and refunds a charge. There can be a charge outside
-    /// of a runtime: `call` charges a request in a leaky queue, but the first poll reports the decision.
+    /// Emits [`Event::Cancelled`], because no decision was reported. Refunds the charge, if there is one: outside of a
+    /// runtime, `call` can charge a request for a leaky queue, and the first poll reports the decision.
     Cancelled,
     /// Refunds the charge, because the inner service was not called.
     Refund,
