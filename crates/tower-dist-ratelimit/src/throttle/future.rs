@@ -73,10 +73,10 @@ pub(super) struct Charged {
 /// The action if a request is dropped.
 pub(super) enum OnDrop {
     Nothing,
-    /// Emits [`Event::Cancelled`], because no decision was reported. Refunds the charge, if there is one: outside of a
-    /// runtime, `call` can charge a request for a leaky queue, and the first poll reports the decision.
+    /// Emits [`Event::Cancelled`], because no decision was reported, and calls [`Limits::take_back`]. Outside of a
+    /// runtime there can be a charge to refund: `call` charges the request, and the first poll reports the decision.
     Cancelled,
-    /// Refunds the charge, because the inner service was not called.
+    /// Refunds the charge by [`Limits::take_back`], because the inner service was not called.
     Refund,
 }
 
