@@ -15,8 +15,8 @@ const REFRESH_SAMPLES: u32 = 256;
 /// default window.
 const REFRESH_MICROS: u64 = 100_000;
 /// A window with this many times its required samples has at least 1,000 samples beyond the threshold. More samples
-/// would not make the threshold more precise than its bucket. So if a window has twice as many calls, the estimator
-/// samples only some of them.
+/// would not make the threshold more precise than its histogram bucket. So from twice as many calls per window on, the
+/// estimator samples only a part of the calls.
 const PLENTY: u64 = 100;
 /// The lowest sampling rate is one of 2⁴ calls. A lower rate would save next to nothing, and would adapt slowly when
 /// calls become rare.
@@ -30,9 +30,9 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// Learns from live latencies the threshold above which a call is late.
 ///
-/// The samples of the current and the previous window count together, so that a new window does not begin without
-/// samples. No call waits for another thread: the first thread that finds a refresh due claims it, and the other
-/// threads use the old threshold.
+/// The samples of the current and the previous window count together, so that there are samples when a new window
+/// begins. No call waits for another thread: the first thread that finds a refresh due claims it, and the other threads
+/// use the old threshold.
 ///
 /// The estimator reads no clock: `now` is an argument, in microseconds since a fixed instant.
 #[derive(Debug)]
@@ -52,12 +52,12 @@ pub(crate) struct Estimator {
     threshold: AtomicU64,
 }
 
-/// The quantile to learn, and the size of its windows.
+/// The quantile to learn, and the minimum size of a window. A window whose counts would overflow closes earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QuantileTarget {
     /// The share of calls that exceed the threshold, in billionths.
     pub(crate) above: u64,
-    /// Minimum duration of a window, in microseconds, unless its counts would overflow.
+    /// Minimum duration of a window, in microseconds.
     pub(crate) window: u64,
     /// Minimum number of samples in a closed window, and for the first threshold.
     pub(crate) samples: u64,
@@ -144,7 +144,7 @@ impl Estimator {
     /// Computes the threshold again, after the quantile has changed. If a threshold is known, any number of samples is
     /// enough.
     pub(crate) fn apply(&self, now: u64, target: &QuantileTarget) {
-        // Another thread is refreshing, which takes microseconds.
+        // Waits while another thread refreshes, which takes microseconds.
         while !self.refresh(now, target) {
             std::thread::yield_now();
         }
@@ -170,8 +170,8 @@ impl Estimator {
         true
     }
 
-    /// Closes the current window if it has lasted long enough and has enough samples. It then clears the previous
-    /// window, which becomes the current one. Adapts the sampling rate.
+    /// Closes the current window if it has lasted long enough and has enough samples: clears the previous window, which
+    /// then becomes the current one. Also adapts the sampling rate.
     fn rotate(&self, now: u64, target: &QuantileTarget) {
         let current = self.current.load(Relaxed);
         let [Some(full), Some(next)] = [current, 1 - current].map(|index| self.windows.get(index))
@@ -190,8 +190,8 @@ impl Estimator {
             self.opened.store(now, Relaxed);
         }
         let rarity = match is_over && !is_full {
-            // Calls became rare, and samples that represent many calls each would fill the window too early. Starts the
-            // window again with every call as a sample.
+            // Calls became rare, so every call becomes a sample. The window starts again without its old samples, which
+            // represent several calls each and would fill it too early.
             true if rarity > 0 => {
                 full.clear();
                 0

@@ -43,7 +43,7 @@ pub(super) async fn turn(
 /// A request that waits for its turn.
 struct Turn {
     queues: Arc<WaitQueues>,
-    /// Declared before `charged`, so that the place is free when `charged` emits the event of a cancelled request.
+    /// Declared before `charged`: a cancelled request leaves its queue before `charged` emits [`Event::Cancelled`].
     place: Option<QueuePlace>,
     charged: Charged,
     /// The latest time at which the turn may come.
@@ -146,8 +146,8 @@ fn queue_key(check: &Check) -> SmallVec<[u8; 128]> {
     bytes
 }
 
-/// Returns the longest wait in the leaky queues that rejected a request. Such a queue is full. When it has a place
-/// again, the request joins at the end and waits for the whole queue.
+/// Returns the longest `max_wait` of the leaky queues that rejected a request. Such a queue is full. When it has a
+/// place again, the request joins at the end and waits for the whole queue.
 fn leaky_queue_wait(limits: &Limits, check: &Check) -> Duration {
     let decided = check.charges.iter().zip(check.decisions.iter());
     let rejected = decided.filter(|(_, decision)| !decision.allowed);
@@ -172,7 +172,7 @@ fn supplies(limits: &Limits, check: &Check, now: Instant) -> Supplies {
                 stock: Duration::ZERO,
             };
         }
-        // The tokens that remain after this request, and one for the fraction of a token that `remaining` leaves out.
+        // The tokens that remain after this request, and one more, because part of a further token may have returned.
         let left = decision.remaining.saturating_sub(asked.cost);
         let stock = time(limits, asked, left.saturating_add(1));
         Supply { from: now, stock }

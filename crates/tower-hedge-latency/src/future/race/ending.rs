@@ -105,10 +105,10 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
     /// - The attempt succeeded: its latency.
     /// - A hedge overtook the attempt: the attempt's latency is only known to be longer than its time in flight. The
     ///   hedge's own latency is not recorded.
-    /// - The attempt failed, or the caller dropped the call, before the class's delay, or the class has no delay: `None`,
-    ///   because a response might have taken any time.
-    /// - The attempt failed, or the caller dropped the call, after the class's delay: the time until then, like the
-    ///   latency of a late call. So a stalled service does not seem fast.
+    /// - The attempt failed, or the caller dropped the call, before the learned or initial delay: `None`, because a
+    ///   response might have taken any time. Also `None` if no such delay is known.
+    /// - The attempt failed, or the caller dropped the call, after that delay: the time until then, so that a stalled
+    ///   service does not seem fast.
     fn observation(&self, overtaken: bool, now: Instant) -> Option<Observation> {
         let has_failed = self.failed_after.is_some();
         let out = now.saturating_duration_since(self.start);
@@ -121,7 +121,7 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
         (has_succeeded || is_timeout()).then(|| Observation::Ended(micros(out)))
     }
 
-    /// Counts the hedges that are due by now in shadow mode.
+    /// Counts the hedges that have come due by `now`, for the shadow mode.
     #[cold]
     fn shadow(&mut self, now: Instant) {
         let mut hedge = 0;

@@ -32,7 +32,7 @@ where
         self.hurry = false;
         self.stage += 1;
         let attempt = Attempt::hedge(self.stage + 1);
-        // After the last hedge, sent or not, the copy of the request is dropped.
+        // The last hedge takes the copy of the request. If the hedge is skipped, the copy is dropped.
         let is_last = self.delay(self.stage).is_none();
         let last = self.spare.take_if(|_| is_last);
         // Only hedges of a percentile are held back. Any other trigger is the user's explicit decision.
@@ -63,8 +63,8 @@ where
 
     /// Returns the first outcome of a hedge that decides the race.
     ///
-    /// Discards the retryable failures of hedges: if every failure is retryable, the caller receives the first attempt's
-    /// failure.
+    /// Discards the retryable failures of hedges: if no outcome decides the race, the caller receives the first
+    /// attempt's failure.
     pub(in crate::future) fn poll_hedges(
         &mut self,
         cx: &mut Context<'_>,
@@ -100,8 +100,8 @@ where
 
     /// Sends the hedge at index `place`, or removes it.
     ///
-    /// The token is taken only now. A hedge whose service is never ready takes no token that another hedge or retry
-    /// could use.
+    /// The budget's token is taken only now, so a hedge whose service is never ready takes no token that another hedge
+    /// or retry could use.
     fn send(&mut self, place: usize, is_ready: bool) {
         let DueHedge { attempt, state } = self.hedges.remove(place);
         let HedgeState::Readying(mut service, mut request) = state else {
@@ -176,8 +176,8 @@ where
         self.hurry = self.sends_on_failure() && !self.is_readying() && self.due().is_some();
     }
 
-    /// Lets no hedge be sent before `wait` has passed. The next hedge moves to the end of the wait if it was due earlier,
-    /// or if the server demanded exactly this wait.
+    /// Delays hedges until `wait` has passed. If the next hedge was due earlier, or if exactly this wait was demanded,
+    /// the hedge moves to the end of the wait.
     fn push_back(&mut self, wait: Duration, exactly: bool) {
         let Some(end) = later(Instant::now(), wait) else {
             return self.call_off();
@@ -190,7 +190,7 @@ where
         }
     }
 
-    /// Cancels all further hedges, due ones included.
+    /// Cancels all hedges that were not sent, including those that wait for their service.
     fn call_off(&mut self) {
         self.spare = None;
         self.deadline = Deadline::at(Instant::now());
@@ -198,16 +198,17 @@ where
 
     /// Whether the call continues after the failure of its first attempt.
     ///
-    /// It continues if a hedge is in flight. Otherwise it ends, because retries belong to a retry layer.
+    /// It continues if a hedge is in flight. If none is, and without `hedge_on_failure`, it ends: retries belong to a
+    /// retry layer.
     ///
     /// With `hedge_on_failure` the call also continues if a hedge can be sent now: the next hedge, or a due hedge that
     /// waits for its service. The failed attempt may have just made that service ready. If the service's next
-    /// `poll_ready` is pending, the call ends.
+    /// `poll_ready` is pending and no hedge is in flight, the call ends.
     pub(in crate::future) fn survives_failure(&self) -> bool {
         self.has_sent() || self.hurry || self.sends_on_failure() && self.is_readying()
     }
 
-    /// Whether the failure of an attempt sends a hedge immediately.
+    /// Whether the failure of an attempt may send a hedge immediately.
     fn sends_on_failure(&self) -> bool {
         self.settings.config.on_failure == Some(true) && self.may_send()
     }
