@@ -45,7 +45,7 @@ pub(crate) struct Answers {
     /// Microseconds from the time a request was due to the end of its response, without rejected requests.
     pub(crate) latency: Histogram<u64>,
     pub(crate) succeeded: u64,
-    pub(crate) refused: u64,
+    pub(crate) rejected: u64,
     /// The number of admitted requests, for each gateway.
     pub(crate) admitted: Vec<u64>,
     /// The time from the first due request to the end of the last response.
@@ -86,14 +86,14 @@ impl Load {
         let mut answers = Answers {
             latency: Histogram::new(3)?,
             succeeded: 0,
-            refused: 0,
+            rejected: 0,
             admitted: vec![0; gateways.len()],
             took: Duration::ZERO,
         };
         while let Some(done) = tasks.join_next().await {
             let (gateway, latency, status) = done?;
             if status == Some(StatusCode::TOO_MANY_REQUESTS) {
-                answers.refused += 1;
+                answers.rejected += 1;
                 continue;
             }
             answers.admitted[gateway] += 1;

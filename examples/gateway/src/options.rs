@@ -138,7 +138,7 @@ pub(crate) struct StackOptions {
     /// Backend that counts the limits: memory (this process), redis (a server that the gateway starts for itself), or a
     /// backend that several gateways share: redis://host:port, redis-cluster://host:port,..,
     /// redis-sentinel://host:port,../name or memcached://host:port,...
-    #[arg(long, global = true, value_name = "STORE", default_value = "memory")]
+    #[arg(long, global = true, value_name = "BACKEND", default_value = "memory")]
     pub(crate) backend: Choice,
     /// Lease tokens of busy clients for this time in milliseconds, from 10 to 60000, and decide on leased
     /// tokens without a round trip. In any period the fleet admits at most the limit of that period

@@ -24,7 +24,7 @@ pub(crate) struct Row {
     upstream_requests: u64,
     /// Upstream requests ÷ requests that were not rejected − 1.
     extra_load: f64,
-    refused: u64,
+    rejected: u64,
     #[serde(flatten)]
     fleet: Option<Fleet>,
 }
@@ -50,7 +50,7 @@ impl Row {
         upstream_requests: u64,
         answers: &Answers,
     ) -> Self {
-        let passed = (requests - answers.refused).max(1) as f64;
+        let passed = (requests - answers.rejected).max(1) as f64;
         let quantile = |q| milliseconds(answers.latency.value_at_quantile(q));
         Self {
             scenario: scenario.to_owned(),
@@ -63,7 +63,7 @@ impl Row {
             max_ms: milliseconds(answers.latency.max()),
             upstream_requests,
             extra_load: (upstream_requests as f64 - passed) / passed,
-            refused: answers.refused,
+            rejected: answers.rejected,
             fleet: None,
         }
     }
@@ -149,7 +149,7 @@ fn table(rows: &[&Row]) -> Table {
         "max ms",
         "upstream",
         "extra load",
-        "refused",
+        "rejected",
     ]);
     table.add_rows(rows.iter().map(|row| {
         [
@@ -163,7 +163,7 @@ fn table(rows: &[&Row]) -> Table {
             format!("{:.1}", row.max_ms),
             row.upstream_requests.to_string(),
             format!("{:.3}", row.extra_load),
-            row.refused.to_string(),
+            row.rejected.to_string(),
         ]
     }));
     numbers_to_the_right(&mut table, 2);

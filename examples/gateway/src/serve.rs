@@ -141,9 +141,10 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
         .as_ref()
         .map(|page| format!("live page and metrics: http://{}\n", page.addr()));
     let live = live.unwrap_or_default();
-    let many = match serve.bare {
-        true => String::new(),
-        false => format!(
+    let is_limited = !serve.bare && serve.layers.contains(&LayerName::Limit);
+    let many = match is_limited {
+        false => String::new(),
+        true => format!(
             "Many from one client, which may send {burst} at once and {limit} a second; the rest get 429:\n    \
                  curl -Z -o /dev/null -w '%{{http_code}}\\n' '{url}/[1-300]' 2>/dev/null | sort | uniq -c\n"
         ),

@@ -17,7 +17,7 @@ const KEYS: [&str; 11] = [
     "max_ms",
     "upstream_requests",
     "extra_load",
-    "refused",
+    "rejected",
 ];
 
 /// The latency of a slow response, 3 in 100. On a busy machine no timer ends earlier.
@@ -83,7 +83,7 @@ async fn json_is_one_array_of_flat_rows() {
         assert_eq!(row["requests"], REQUESTS);
         assert!((0.0..=1.0).contains(&number("success_ratio")));
         assert!(number("p50_ms") <= number("p95_ms") && number("p99_ms") <= number("max_ms"));
-        let passed = number("requests") - number("refused");
+        let passed = number("requests") - number("rejected");
         let extra_load = number("upstream_requests") / passed - 1.0;
         assert!((number("extra_load") - extra_load).abs() < 1e-9);
     }
@@ -99,8 +99,8 @@ async fn json_is_one_array_of_flat_rows() {
     let number = |scenario, profile, key| number(&rows, scenario, profile, key);
     assert!(number("bare", "default", "success_ratio") <= 0.95);
     assert!(number("bare", "tail", "p99_ms") >= SLOW_MS);
-    assert!(number("rate-limit", "default", "refused") > 0.0);
-    assert!(number("retry-hedge", "default", "refused") == 0.0);
+    assert!(number("rate-limit", "default", "rejected") > 0.0);
+    assert!(number("retry-hedge", "default", "rejected") == 0.0);
     shows(&rows, ["bare", "tail", "extra_load"], &[], |load| {
         load == 0.0
     })
