@@ -6,8 +6,8 @@ use crate::{Attempt, AttemptKind, Verdict};
 
 /// The texts of rejections by layers of tower 0.5 and tower-resilience 0.14. `*` stands for any text.
 ///
-/// The error types would cost a dependency, and many in tower-resilience are generic over the inner error. A test
-/// compares the texts of tower with its real errors. The texts of tower-resilience are copies.
+/// A comparison of error types would cost a dependency, and many types in tower-resilience are generic over the inner
+/// error. A test compares the texts of tower with tower's real errors. The texts of tower-resilience are copies.
 const TEXTS: [&str; 15] = [
     // tower: `LoadShed`, and a `Buffer` whose worker has ended.
     "service overloaded",

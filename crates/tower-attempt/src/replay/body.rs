@@ -21,7 +21,7 @@ use super::ReplayBody;
 ///
 /// Any other error type, such as hyper's, cannot express an interruption. With such a type, a stream is usually hedged
 /// only after the whole stream is recorded. If an attempt has failed and does not receive the remaining body, its
-/// connection stays pending. An end of the body would make the body look complete.
+/// body and connection stay pending, because a body that ends would look complete.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -42,13 +42,13 @@ pub trait ReplayableBody: Body<Data = Bytes> + Default {
 
     /// Returns the whole content, if it is in memory.
     ///
-    /// A type that hides its content usually polls the body once, if `may_poll` is true and the body knows its exact
-    /// size. A body counts as in memory if it returns all of its content at the first poll.
+    /// A type that hides its content, such as `BoxBody`, usually polls the body once, if `may_poll` is true and the
+    /// body knows its exact size. A body counts as in memory if it returns all of its content at the first poll.
     ///
     /// # Errors
     ///
-    /// Returns the body unless all of its content is known to be in memory. The body's reader still receives every
-    /// frame.
+    /// Returns the body unless all of its content is known to be in memory. The returned body still yields every frame,
+    /// a polled one included.
     fn into_memory(self, may_poll: bool) -> Result<Bytes, ReplayBody<Self::Source>>;
 
     /// Makes a body with this content.
@@ -153,8 +153,8 @@ impl_replayable!(
     |body| Self::new(Native::new(body)),
 );
 
-// `Body::new` of axum and tonic takes an `UnsyncBoxBody` with its own error type as it is. So the body is boxed once,
-// and its error is not wrapped.
+// `Body::new` of axum and tonic does not box an `UnsyncBoxBody` whose error is the crate's own error type. So the body
+// is boxed once, and its error is not wrapped.
 
 #[cfg(feature = "axum-08")]
 impl_replayable!(

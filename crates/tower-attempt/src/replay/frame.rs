@@ -2,7 +2,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
 
-/// Minimum cost of a frame, or of a field of the trailers, against the limit, in bytes.
+/// Minimum cost of a frame, or of a field of the trailers, in bytes. Costs count against the limit of a record.
 ///
 /// This is twice the size of an entry in the list of frames, because the list doubles when it grows. So a record takes
 /// at most about twice the limit in memory, however small its frames are. A frame that is a slice of a larger buffer
@@ -13,7 +13,7 @@ const MIN_COST: usize = 2 * size_of::<Recorded>();
 #[derive(Clone, Debug)]
 pub(super) enum Recorded {
     Data(Bytes),
-    /// Boxed, because a body has many data frames and at most one frame of trailers.
+    /// Boxed to keep data frames small in memory: a body has at most one frame of trailers.
     Trailers(Box<HeaderMap>),
 }
 
@@ -33,7 +33,7 @@ impl Recorded {
         }
     }
 
-    /// The cost of the frame against the limit, in bytes.
+    /// The cost of the frame, in bytes. It counts against the limit of the record.
     pub(super) fn cost(&self) -> usize {
         match self {
             Self::Data(data) => data.len().max(MIN_COST),

@@ -18,7 +18,7 @@ pub(super) struct Reader<B, E> {
     id: ReaderId,
     /// The number of bytes of data that this reader has returned.
     read: u64,
-    /// Whether this reader has returned its end or its error.
+    /// Whether this reader has returned the end of the body or an error.
     finished: bool,
 }
 
@@ -122,7 +122,7 @@ where
     B: Body<Data = Bytes, Error = E> + Unpin,
     E: From<Interrupted>,
 {
-    /// Polls the source, records the result, and wakes the other readers if they have to look again.
+    /// Polls the source, records the result, and wakes the other readers if they have to poll again.
     fn poll(mut self, cx: &mut Context<'_>) -> Poll<Item<E>> {
         let Some(source) = &mut self.source else {
             return Poll::Pending;
@@ -141,7 +141,7 @@ where
 
 impl<B, E> Drop for Polling<'_, B, E> {
     fn drop(&mut self) {
-        // The source panicked during the poll.
+        // A source that is still here panicked during its poll.
         if self.source.is_some() {
             self.record.update(|state| state.abort(self.id));
         }

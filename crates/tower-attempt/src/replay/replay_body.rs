@@ -47,7 +47,7 @@ enum Inner<S: Body> {
 /// The result of the poll that looked for content in memory. The reader of the body receives it first.
 struct FirstPoll<S: Body> {
     item: Item<S::Error>,
-    /// The exact size before the poll, in bytes. Stored, because some bodies never update their size hint.
+    /// The exact size before the poll, in bytes. After the poll, some bodies update their size hint and others do not.
     size: u64,
 }
 
@@ -73,8 +73,8 @@ impl<S: Body> ReplayBody<S> {
 }
 
 impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
-    /// Returns the content of `body` if all of it is in memory. Otherwise returns the body, whose reader still receives
-    /// every frame.
+    /// Returns the content of `body` if all of it is in memory. Otherwise returns the body, which still yields every
+    /// frame.
     ///
     /// Only a body of known size is polled, because a poll would read ahead in a body that streams.
     pub(super) fn look(mut body: S, may_poll: bool) -> Result<Bytes, Self> {
@@ -102,7 +102,7 @@ impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
         }
     }
 
-    /// Returns the content of a body that was made from memory or is empty. Does not look into a wrapped body.
+    /// Returns the content of a body that was made from memory or is empty. Does not poll a wrapped body.
     pub(super) fn into_content(self) -> Result<Bytes, Self> {
         match self.0 {
             Inner::Memory(content) => Ok(content.into_inner().unwrap_or_default()),
@@ -112,7 +112,7 @@ impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
     }
 }
 
-/// The empty body.
+/// The default is the empty body.
 impl<S: Body> Default for ReplayBody<S> {
     fn default() -> Self {
         Self::memory(Bytes::new())

@@ -5,8 +5,8 @@ use std::task::{Wake, Waker};
 
 use super::readers::ReaderId;
 
-/// The wakers of all readers that wait for the source. As a waker, it wakes all of them, whichever reader polled the
-/// source last.
+/// The wakers of all readers that wait for the source. Used as a waker, this type wakes all of them, whichever reader
+/// polled the source last.
 ///
 /// This type has an allocation and a lock of its own. The source keeps this type as its waker, so this type must not
 /// own the source. A wake must not need the lock under which readers look for frames.

@@ -12,7 +12,7 @@ use crate::{Attempt, AttemptKind};
 
 /// A request that can be resent.
 ///
-/// The fields are cloned one by one from the borrowed request. A clone of the whole `Request` would be created, filled
+/// The parts are cloned one by one from the borrowed request. A clone of the whole `Request` would be created, filled
 /// and moved in every call.
 #[derive(Debug)]
 pub struct SavedRequest<S: Body> {
@@ -52,7 +52,7 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
         }
     }
 
-    /// Makes a further attempt. `None` means that there can be none.
+    /// Makes the request of a further attempt. `None` means that this attempt cannot be made.
     pub(super) fn request<B>(&self, attempt: Attempt) -> Option<Request<B>>
     where
         B: ReplayableBody<Source = S>,
@@ -83,7 +83,7 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
 }
 
 impl<S: Body<Data = Bytes> + Unpin> Content<S> {
-    /// Takes the content of a body. A body that streams is recorded.
+    /// Takes the content of `body`, and replaces `body` by the first attempt's body. A body that streams is recorded.
     ///
     /// `is_expected` is true if the request has the field `Expect`. This function then does not poll the body, because
     /// the HTTP client below must poll it first.
@@ -99,7 +99,7 @@ impl<S: Body<Data = Bytes> + Unpin> Content<S> {
         content
     }
 
-    /// Makes the body of an attempt. `None` means that there can be no such attempt.
+    /// Makes the body of an attempt. `None` means that this attempt cannot be made.
     pub(super) fn body<B: ReplayableBody<Source = S>>(&self, attempt: Attempt) -> Option<B> {
         match self {
             // An empty body needs no shared bytes.
