@@ -20,8 +20,8 @@ use super::ReplayBody;
 /// `io::Error`, an `Interrupted`, or with a feature the error of axum or tonic.
 ///
 /// Any other error type, such as hyper's, cannot express an interruption. With such a type, a stream is usually hedged
-/// only after the whole stream is recorded. If an attempt has failed and does not receive the remaining body, its
-/// body and connection stay pending, because a body that ends would look complete.
+/// only after the whole stream is recorded. If an attempt has failed and does not receive the remaining body, the
+/// attempt's connection stays pending, because a body that ended early would look complete.
 ///
 /// ```
 /// use bytes::Bytes;

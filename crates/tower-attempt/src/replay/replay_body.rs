@@ -47,7 +47,7 @@ enum Inner<S: Body> {
 /// The result of the poll that looked for content in memory. The reader of the body receives it first.
 struct FirstPoll<S: Body> {
     item: Item<S::Error>,
-    /// The exact size before the poll, in bytes. After the poll, some bodies update their size hint and others do not.
+    /// The exact size before the poll, in bytes. Stored, because only some bodies update their size hint.
     size: u64,
 }
 
