@@ -19,9 +19,9 @@ use crate::{
 /// A backend that keeps the limits of a whole fleet in Memcached.
 ///
 /// Memcached runs no scripts, but it can add to counters, and its compare-and-swap replaces a value only if nobody has
-/// changed the value. Fixed windows are usually counters. All other limits are values. Concurrent requests of
-/// any number of processes do not exceed the limit of a counter or a value. The exceptions, described below, are
-/// differing clocks, evicted items, and a restart or flush of a server.
+/// changed the value. Fixed windows are usually counters. All other limits are values. Concurrent requests of any
+/// number of processes do not exceed the limit of a counter or a value. The exceptions, described below, are differing
+/// clocks, evicted items, and a restart or flush of a server.
 ///
 /// ```no_run
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, key};
@@ -53,21 +53,20 @@ use crate::{
 ///
 /// # Counters
 ///
-/// A charge adds its cost to the window's count, or its
-/// [maximum grant](tower_dist_ratelimit::backend::Charge::up_to) if that is higher. If the window had too few free
-/// tokens for the cost, the request is rejected, and another round trip takes the added tokens back. So a rejected
-/// request normally leaves the count unchanged in the end. A request whose cost is zero or above the limit only reads
-/// the count, in one round trip.
+/// A charge adds its cost to the window's count, or its [maximum grant](tower_dist_ratelimit::backend::Charge::up_to)
+/// if that is higher, but at most the limit. If the window had too few free tokens for the cost, the request is
+/// rejected, and another round trip takes the added tokens back. So a rejected request normally leaves the count
+/// unchanged in the end. A request whose cost is zero or above the limit only reads the count, in one round trip.
 ///
 /// Until the tokens are taken back, another request that would fit can be rejected. The same holds after an allowed
 /// charge that added more tokens than it is granted. The
 /// [deny cache](tower_dist_ratelimit::RateLimitLayerBuilder::deny_cache) extends such a rejection by up to a second.
-/// Without refunds and dynamic quotas, none of this happens if all requests have the same cost and no higher maximum
-/// grant.
+/// Without refunds and dynamic quotas, no such rejection occurs if all requests have the same cost and no higher
+/// maximum grant.
 ///
 /// A window that the server ends may end before the added tokens are taken back. So an attempt to take them back
-/// succeeds only if no other charge has changed the count since it was last read. The tokens stay charged until the
-/// window ends in these cases:
+/// succeeds only if no other charge has changed the count since the count was last read. The tokens may stay charged
+/// until the window ends in these cases:
 ///
 /// - Other charges change the count during each of 16 attempts.
 /// - An attempt fails when the charge is older than the window's length less 2 s. So a window of 2 s gets one attempt.
@@ -107,8 +106,8 @@ use crate::{
 /// `prefix:probe`, which expires after 10 s.
 ///
 /// A counter takes 120 to 150 bytes on the server, a bucket 150 bytes, and a log up to 72 KiB. Every item expires,
-/// unless its end is after January 2038. A request of zero cost writes nothing. A value that is no count or state of
-/// this backend counts as zero, and a later charge replaces it.
+/// unless its end is after January 2038. A request of zero cost writes nothing. A value that is no count or state of this
+/// backend counts as zero, and the next charge that takes tokens replaces it.
 ///
 /// A policy that is deployed with another limit keeps its counts, even while instances with the old limit run. The
 /// counts start from zero if
@@ -120,7 +119,7 @@ use crate::{
 /// Then all other counts of its set start from zero, too. The same happens if a policy joins or leaves the set, or if
 /// the order of the policies changes.
 ///
-/// A full Memcached evicts the least recently used items. Their limits then start from zero, so more requests are
+/// A full Memcached evicts the least recently used items. Their counts then start from zero, so more requests are
 /// admitted. A flood of new keys can cause this. Provide memory for all keys that are limited at the same time, and
 /// watch the server's `evictions`. With `-M` the server reports an error instead of evicting, and
 /// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides about new keys. If a counter is evicted and recreated
@@ -145,7 +144,7 @@ use crate::{
 /// - an answer does not fit its command, or reports a wrong command.
 ///
 /// A command in flight then fails and is not retried, because it may have been charged. An unreachable server fails its
-/// own keys only, and no other server takes them over. After a restart or a flush, limits start from zero.
+/// own keys only, and no other server takes them over. After a restart or a flush, the counts start from zero.
 ///
 /// # Cost
 ///
@@ -190,10 +189,10 @@ impl Memcached {
     /// A correction is a charge or refund that the caller makes after a decision. It is also a refund that the backend
     /// makes if the charge to one key took tokens, and the charge to another key was rejected or failed.
     ///
-    /// A correction is lost if its connection ends, its answer times out or is an error, or it has found no room in its
-    /// queue or has lost races for 5 s. A lost refund may leave its tokens charged, so fewer requests are admitted. A
-    /// lost extra charge may not have taken its tokens, so more requests are admitted. A caller's correction that could
-    /// not be sent at all fails immediately and is not counted.
+    /// A correction is lost if its connection ends, or its answer times out or is an error. It is also lost if for
+    /// about 5 s it finds no room in a queue or loses races. A lost refund may leave its tokens charged, so fewer
+    /// requests are admitted. A lost extra charge may not have taken its tokens, so more requests are admitted. A
+    /// caller's correction that could not be sent at all fails immediately and is not counted.
     ///
     /// # Example
     ///
@@ -282,8 +281,8 @@ impl Memcached {
         }
     }
 
-    /// Converts charges to the ids that the policies have in the [`CasBackend`]. Fails if a server of the keys is not
-    /// connected.
+    /// Returns the charges with the ids that their policies have in the [`CasBackend`]. Fails if the server of a key is
+    /// not connected.
     fn renamed<'a>(
         &self,
         charges: &[Charge<'a>],

@@ -108,8 +108,8 @@ pub(super) struct RecordState<B, E> {
 /// The next step of a reader.
 pub(super) enum Next<B, E> {
     Give(Item<E>),
-    /// The reader polls this source with this waker. If the waker is `None`, the reader polls with its own waker. If the
-    /// source is `None`, another reader is polling it, and this reader waits.
+    /// The source to poll, and the waker to poll it with. Without a waker, the reader uses its own. Without a source,
+    /// the reader waits, because another reader is polling the source.
     Poll(Option<B>, Option<Waker>),
 }
 
@@ -155,7 +155,7 @@ impl<B, E> RecordState<B, E> {
         self.trim();
     }
 
-    /// Interrupts all readers, and forbids further readers. Reader `id` calls this, and has taken the source.
+    /// Interrupts all readers, and forbids further readers. `id` is the reader that polled the source.
     pub(super) fn abort(&mut self, id: ReaderId) {
         self.waking = Some(id);
         self.readers.retain(|_| false);
@@ -188,8 +188,8 @@ impl<B, E> RecordState<B, E> {
 }
 
 impl<B, E: From<Interrupted>> RecordState<B, E> {
-    /// Gives a reader its next recorded frame, its error or its end, if there is one. Otherwise registers `waker` and
-    /// takes out the source.
+    /// Gives a reader its next recorded frame, its error or the end of the body, if there is one. Otherwise registers
+    /// `waker` and takes out the source.
     pub(super) fn next(&mut self, id: ReaderId, waker: &Waker) -> Next<B, E> {
         let Some(reader) = self.readers.iter_mut().find(|reader| reader.id == id) else {
             let error = self.error.take_if(|(receiver, _)| *receiver == id);
@@ -204,7 +204,7 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
         if self.ended {
             return Next::Give(None);
         }
-        // An ended attempt has already added a frame beyond the limit. No other ended attempt may add a second one.
+        // An ended attempt has already added a frame beyond the limit. Another ended attempt must not add a second.
         if self.saved && self.recorded > self.limit && self.readers.oldest_live().is_none() {
             self.readers.retain(|reader| reader.id != id);
             return Next::Give(Some(Err(Interrupted.into())));
@@ -222,7 +222,7 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
         Next::Poll(source, self.wakers.clone().map(Waker::from))
     }
 
-    /// Takes back the source that reader `id` polled, with the result of the poll. Returns the reader's own result.
+    /// Takes back the source that reader `id` polled, with the result of the poll. Returns the result for this reader.
     pub(super) fn settle(
         &mut self,
         id: ReaderId,
@@ -230,8 +230,8 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
         polled: Poll<Item<E>>,
         ended: bool,
     ) -> Poll<Item<E>> {
-        // Wakes the other readers if there is a result, or if one of them found the source taken during this poll. The
-        // source may have woken only a reader that was dropped in the meantime.
+        // Wakes the other readers if there is a result, or if one of them found the source taken during this poll. That
+        // reader must poll for itself, because the source may wake only a reader that has been dropped.
         self.waking = Some(id).filter(|_| polled.is_ready() || self.missed);
         let failed = matches!(polled, Poll::Ready(Some(Err(_))));
         self.ended |= ended;
@@ -275,8 +275,8 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
         }
     }
 
-    /// Returns the reader that continues with the body after the limit is exceeded: the oldest whose attempt has not
-    /// ended.
+    /// Returns the reader that continues with the body after the limit is exceeded: the oldest reader whose attempt
+    /// has not ended.
     ///
     /// If all attempts have ended, their clients read only to keep their connections. The result is then `None` if a
     /// later attempt may need the body, and otherwise the oldest reader.
