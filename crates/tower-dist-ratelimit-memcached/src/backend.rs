@@ -106,8 +106,8 @@ use crate::{
 /// `prefix:probe`, which expires after 10 s.
 ///
 /// A counter takes 120 to 150 bytes on the server, a bucket 150 bytes, and a log up to 72 KiB. Every item expires,
-/// unless its end is after January 2038. A request of zero cost writes nothing. A value that is no count or state of this
-/// backend counts as zero, and the next charge that takes tokens replaces it.
+/// unless its end is after January 2038. A request of zero cost writes nothing. A value that is no count or state of
+/// this backend counts as zero, and the next charge that takes tokens replaces it.
 ///
 /// A policy that is deployed with another limit keeps its counts, even while instances with the old limit run. The
 /// counts start from zero if
