@@ -59,7 +59,7 @@ fn check(row: &Map<String, Value>, scenario: &str) -> [u64; 4] {
     assert_eq!(number(row, "gateways"), 4);
     let (admitted, limit) = (number(row, "admitted"), number(row, "limit"));
     assert_eq!(apart(row).iter().sum::<u64>(), admitted);
-    assert_eq!(admitted + number(row, "refused"), REQUESTS);
+    assert_eq!(admitted + number(row, "rejected"), REQUESTS);
     // The last request is due after a second less 1/400.
     assert!(limit >= 19, "{limit}");
     let share = row["admitted_over_limit"].as_f64().unwrap();

@@ -10,7 +10,7 @@ async fn the_request_after_the_burst_is_429_and_has_a_retry_after() {
     let gateway = Gateway::start(&["--limit", "1", "--burst", "3", "--profile", "tail"]);
     let url = format!("http://{}/", gateway.addr);
     // On a slow machine one more token may refill.
-    let refused = async |key: Option<&str>| {
+    let rejected = async |key: Option<&str>| {
         for sent in 0..10 {
             let mut request = Request::get(&url);
             if let Some(key) = key {
@@ -24,10 +24,10 @@ async fn the_request_after_the_burst_is_429_and_has_a_retry_after() {
             let field = header(response.headers(), "ratelimit");
             assert!(field.starts_with("\"per-client\";r="), "{field}");
         }
-        panic!("nothing was refused");
+        panic!("nothing was rejected");
     };
 
-    let response = refused(Some("a")).await;
+    let response = rejected(Some("a")).await;
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     let headers = response.headers();
     assert_eq!(header(headers, "retry-after"), "1");
@@ -44,7 +44,7 @@ async fn the_request_after_the_burst_is_429_and_has_a_retry_after() {
 
     // Another key has a separate bucket, and so does an address without a key.
     for other in [Some("b"), None] {
-        assert_eq!(refused(other).await.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(rejected(other).await.status(), StatusCode::TOO_MANY_REQUESTS);
     }
 }
 
