@@ -75,7 +75,7 @@ struct HandleCharge {
     /// The time at which the charge leaves its window. A refund after that has no effect. `None` for buckets and leaky
     /// queues.
     window_end: Option<Instant>,
-    /// The charged tokens. `None` after a settlement, and for a request that only a shadow lets pass.
+    /// The charged tokens. `None` after a settlement, and for a rejected request that passes in shadow mode.
     charged: Mutex<Option<u64>>,
 }
 

@@ -83,7 +83,7 @@ impl Common {
         self.mode.unwrap_or_default()
     }
 
-    /// Returns the budget that was given, or the template of the budgets by key.
+    /// Returns the budget that a setter gave: with budgets by key, their template. `None` if no setter gave a budget.
     #[must_use]
     pub fn budget(&self) -> Option<&Budget> {
         self.pool.get().map(|pool| &pool.budget)

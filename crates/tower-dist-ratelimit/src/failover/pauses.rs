@@ -29,7 +29,8 @@ impl Pauses {
         self.timeout
     }
 
-    /// Returns the assumed maximum time between the returns of the first and the last process to the backend.
+    /// Returns the assumed maximum time, after an outage, from the first use of the backend by the first process until
+    /// the last process uses the backend again.
     pub(super) fn return_spread(self) -> Duration {
         CONNECT + LONGEST.max(self.timeout.saturating_mul(2))
     }

@@ -14,7 +14,7 @@ use crate::{Decision, Source, algorithm::saturating_nanos as nanos, backend::Own
 pub(super) struct LeaseEntry {
     /// The tag of the entry's key, or 0 if the entry is free.
     tag: AtomicU64,
-    /// Requests since the last update of the demand.
+    /// Requests for a decision since the last update of the demand.
     pub(super) seen: AtomicU64,
     /// Two leases, so that a refill can arrive before the previous lease ends.
     leases: [Prepaid; 2],

@@ -48,7 +48,8 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) earliest: Option<Instant>,
     /// The 0-based hedge that a demanded wait moved, and the hedge's new time. Later hedges keep their distance to it.
     pub(crate) moved: Option<(u32, Instant)>,
-    /// Whether the first attempt failed, and no layer has recorded the failure on the shared budget.
+    /// Whether the first attempt failed on a budget that is shared with a layer above, and no layer has recorded the
+    /// failure there.
     pub(crate) unrecorded: bool,
     /// The latency of the first attempt, if it failed and the call waits for hedges.
     pub(crate) failed_after: Option<Duration>,
