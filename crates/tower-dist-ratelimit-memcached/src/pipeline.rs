@@ -25,7 +25,7 @@ const MANY: usize = 256;
 /// Number of unwritten bytes from which the task takes no further commands from the queue.
 const FULL: usize = 16 << 10;
 
-/// The owner of a command. When the owner is dropped, its unsent commands are not sent.
+/// The owner of a command. If the owner is dropped, its commands that wait in the queue are not sent.
 pub(super) type Caller = Weak<dyn Any + Send + Sync>;
 
 /// A command for the server.

@@ -58,11 +58,12 @@ pub enum FailureMode {
     ///
     /// # After an outage
     ///
-    /// Instances return one by one. For 5 s after its circuit closes, an instance admits only requests that both the
-    /// backend and its share allow. With a `backend_timeout` above 1 s this time is 3 s plus two timeouts. With the
-    /// next request of a key, the instance also charges the backend for the tokens that it has admitted alone, except
-    /// under a leaky queue. Because of these two rules, a returned instance does not use the full rate of the backend
-    /// while others still admit their shares. In an interval D around an outage, all instances together admit at most:
+    /// An instance returns to the backend when its own circuit closes, so instances return at different times. For 5 s
+    /// after its circuit closes, an instance admits only requests that both the backend and its share allow. With a
+    /// `backend_timeout` above 1 s this time is 3 s plus two timeouts. With the next request of a key, the instance
+    /// also charges the backend for the tokens that it has admitted alone, except under a leaky queue. Both the share
+    /// and the later charge keep a returned instance from using the full rate of the backend while others still admit
+    /// their shares. In an interval D around an outage, all instances together admit at most:
     ///
     /// - for a bucket, `rate · D` plus three bursts: one before the outage, one from the shares, and one after all
     ///   instances have returned. Without an outage it is one burst.

@@ -242,8 +242,9 @@ impl KeyState {
             .store(remaining.saturating_sub(tokens), Relaxed);
     }
 
-    /// Stores the tokens above the request's cost as a lease. Returns the time until which requests that find too few
-    /// leased tokens are rejected, or 0. If the key was evicted after the refill was sent, discards the tokens.
+    /// Stores the granted tokens above the cost of the waiting request as a lease. Returns the time until which requests
+    /// are rejected if they find too few leased tokens and cost at least `reject_from`, or 0. If the key was evicted
+    /// after the refill was sent, discards the tokens.
     pub(super) fn answered(
         &mut self,
         entry: &LeaseEntry,

@@ -7,7 +7,7 @@ use crate::headers::quote;
 /// and cloned.
 pub(crate) fn over_quota(quoted: &str) -> Bytes {
     let shared = Bytes::from(write(Reason::Quota, None, [quoted].into_iter()));
-    // The first clone allocates the shared counter, so no request has to.
+    // The shared counter is allocated here, at the latest by the first clone, so that no request has to allocate it.
     drop(shared.clone());
     shared
 }

@@ -46,7 +46,8 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) hurry: bool,
     /// The instant before which no hedge is sent, because a server or a layer below demanded a wait.
     pub(crate) earliest: Option<Instant>,
-    /// The 0-based hedge that a demanded wait moved, and the hedge's new time. Later hedges keep their distance to it.
+    /// The 0-based index of the hedge that a demanded wait moved, and that hedge's new time. Later hedges keep their
+    /// distance to that hedge.
     pub(crate) moved: Option<(u32, Instant)>,
     /// Whether the first attempt failed on a budget that is shared with a layer above, and no layer has recorded the
     /// failure there.
