@@ -44,7 +44,10 @@ async fn the_request_after_the_burst_is_429_and_has_a_retry_after() {
 
     // Another key has a separate bucket, and so does an address without a key.
     for other in [Some("b"), None] {
-        assert_eq!(rejected(other).await.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(
+            rejected(other).await.status(),
+            StatusCode::TOO_MANY_REQUESTS
+        );
     }
 }
 
