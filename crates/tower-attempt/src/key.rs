@@ -18,7 +18,7 @@ pub trait PerKey {
     fn of<K: Hash + Display + ?Sized>(&self, key: &K) -> Option<Self::Found>;
 }
 
-/// Puts all requests in one class.
+/// Puts all requests in one class, so a hedge layer learns their latencies together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OneClass;
 

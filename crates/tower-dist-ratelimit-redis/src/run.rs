@@ -10,7 +10,8 @@ use super::{
     reply::PolicyReply,
 };
 
-/// Returns whether a request can join the run of the request before it.
+/// Returns whether a request can join the run of the request before it: the series of equal requests that the script
+/// decides in one step.
 pub(super) fn can_follow(before: &ScriptCall, call: &ScriptCall) -> bool {
     let ([before], [ask]) = (&before.asks[..], &call.asks[..]) else {
         return false;

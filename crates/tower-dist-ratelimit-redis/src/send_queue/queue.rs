@@ -55,7 +55,7 @@ pub(super) struct Queue {
     calls: usize,
     /// When the last call was sent.
     sent: Option<Instant>,
-    /// Whether the task was woken to send the next call.
+    /// Whether the connection's task was woken to send this queue's next call.
     pub(super) is_due: bool,
 }
 
