@@ -398,7 +398,7 @@ fn one(decision: Decision) -> JointDecision {
     }
 }
 
-/// The result of a successful correction or reset.
+/// The result of a successful settlement or reset, which has no decisions.
 fn done() -> JointDecision {
     JointDecision {
         allowed: true,

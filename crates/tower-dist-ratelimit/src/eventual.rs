@@ -153,7 +153,7 @@ impl Eventual {
         self.period * thousandths / 1_000
     }
 
-    /// Spawns a task that exchanges the usage of a key until the key is idle for a period.
+    /// Spawns a task that exchanges the usage of a key until the key is idle for a whole wait between two exchanges.
     #[cold]
     fn exchange(&self, policy: &Arc<PolicyUsage>, key: &[u8]) {
         let exchange = Exchange {

@@ -84,7 +84,7 @@ impl BackendError {
         Self::late("answer", timeout)
     }
 
-    /// The error of an answer or a quota that did not come within `timeout`.
+    /// The error of a backend's answer, or of a quota look-up, that took longer than `timeout`.
     pub(crate) fn late(awaited: &str, timeout: Duration) -> Self {
         Self {
             timed_out: true,

@@ -23,7 +23,7 @@ pub(crate) struct Rule {
     pub(crate) problem: Bytes,
     missing_key: MissingKey,
     warned: Once,
-    /// The name of the limit.
+    /// The name of the layer or limiter, for log events; empty if it has none.
     limit: Arc<str>,
 }
 
