@@ -60,7 +60,7 @@ pub(super) struct Operation {
 /// The first command of an attempt, in flight.
 struct FirstCommand {
     pending: PendingAnswer,
-    /// When the command was sent; `None` for windows that this machine's clock ends.
+    /// When the command was sent, by tokio's clock. `None` unless the server ends the window.
     at: Option<Instant>,
     /// When the command was sent, by the operation's clock, in nanoseconds.
     nanos: u64,

@@ -53,8 +53,8 @@ pub trait HttpResponse {
     fn status(&self) -> StatusCode;
     /// Returns the header fields.
     fn headers(&self) -> &HeaderMap;
-    /// Returns the hash of the URL from which a `reqwest::Response` came, because reqwest's client may follow
-    /// redirects. Returns `None` for other types.
+    /// Returns the hash of the URL from which a `reqwest::Response` came. If it differs from the hash of the request's
+    /// URL, reqwest's client has followed a redirect. Returns `None` for other types.
     fn url_hash(&self) -> Option<UrlHash> {
         None
     }

@@ -164,11 +164,12 @@ impl<C: CompareAndSwap> CasBackend<C> {
         Self { prefix, ..self }
     }
 
-    /// Maximum time of one load or one swap, and the time after which a charge that lost races is not retried.
+    /// Maximum time of each load and each swap. A charge is also retried for at most this time while other processes
+    /// change its value first.
     ///
-    /// A load or swap that takes longer is dropped, and its callers get an error. A charge that is not retried fails
-    /// with a [`busy`](BackendError::is_busy) error. Usually the layer's backend timeout is shorter, and ends the
-    /// caller's wait earlier.
+    /// A load or swap that takes longer is dropped, and all charges that wait for it get an error. A charge that is no
+    /// longer retried fails with a [`busy`](BackendError::is_busy) error. Usually the layer's backend timeout is shorter,
+    /// and ends the caller's wait earlier.
     ///
     /// # Default
     ///

@@ -64,7 +64,8 @@ impl Recovery {
             .store(until(all.max(retention)), Relaxed);
     }
 
-    /// Returns whether requests are charged to the share, too, or `None` if the process has not returned recently.
+    /// Returns whether requests are charged to this process's share as well as to the backend. `None` if the process has
+    /// not returned to the backend recently.
     pub(super) fn is_shared(&self, now: Duration) -> Option<bool> {
         let (now, until) = (saturating_nanos(now), self.unreported_until.load(Relaxed));
         if until <= now {

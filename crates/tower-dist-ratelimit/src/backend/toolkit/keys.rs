@@ -33,7 +33,7 @@ impl Keys {
         }
     }
 
-    /// Returns the store key of the caller's key with this tag, in three parts to concatenate.
+    /// Returns the store key for the caller's key whose hash is `tag`, in three parts to concatenate.
     #[must_use]
     pub fn of<'a>(&'a self, tag: &'a Tag) -> [&'a [u8]; 3] {
         [self.before.as_bytes(), tag, self.after.as_bytes()]
