@@ -109,7 +109,7 @@ impl Budget {
     /// Otherwise prefer [`ratio`](Self::ratio), because a throttle is a switch and not an allowance:
     ///
     /// - While it allows extra attempts, it does not limit their number.
-    /// - It rejects extra attempts after at most `max_tokens / 2` failures in a row, rounded up.
+    /// - After at most `max_tokens / 2` (rounded up) failures in a row, it rejects extra attempts.
     /// - Only successful calls lift this rejection; time does not.
     ///
     /// A layer records no failure for an attempt that the caller drops or that the call's deadline ends.
@@ -242,9 +242,9 @@ impl Budget {
     /// Records an attempt that failed in a retryable way, or for which the server forbade a retry.
     ///
     /// Call it for every such attempt, also if no retry follows, and before the [`withdraw`](Self::withdraw) for its
-    /// retry. Leave out an attempt whose retry needs no `withdraw`: an immediate retry after
-    /// [`Verdict::Unprocessed`](crate::Verdict::Unprocessed). Only a [`grpc_throttle`](Self::grpc_throttle) counts
-    /// failures.
+    /// retry. The exception is an attempt that is retried immediately after
+    /// [`Verdict::Unprocessed`](crate::Verdict::Unprocessed), because that retry needs no `withdraw`. Only a
+    /// [`grpc_throttle`](Self::grpc_throttle) counts failures.
     #[inline]
     pub fn record_failure(&self) {
         if let Some(limited) = &self.0

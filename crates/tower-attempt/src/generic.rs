@@ -12,8 +12,8 @@ use crate::{
 ///
 /// If the error of an attempt contains a [rejection](Rejected::find), the request was not sent. If the rule would retry
 /// this error, the delay of the retry is at least the longer of the waits that the rejection and the rule's verdict
-/// name. If neither names a wait, the verdict is fatal, or for a hedge transient, so that the other attempts can still
-/// win.
+/// name. If neither names a wait, the verdict is fatal. For a hedge it is transient instead, so that the other attempts
+/// can still win.
 ///
 /// # Default
 ///

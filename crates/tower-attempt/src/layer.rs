@@ -26,7 +26,7 @@ pub enum Mode {
     /// readiness of the service. It keeps learning latencies. It does not count the hedges that only `hedge_on_failure`
     /// would send.
     Shadow,
-    /// Sends no extra attempt, copies and changes no request, and learns nothing.
+    /// Sends no extra attempt, does not copy or change a request, and learns nothing.
     ///
     /// A retry layer keeps depositing into its budget, for the layers that share it. The time limits of a retry layer
     /// hold. A hedge layer deposits only into a [`grpc_throttle`](crate::Budget::grpc_throttle).

@@ -85,8 +85,8 @@ impl RetryOverride {
     /// The instant at which the caller stops waiting. No retry is scheduled for this instant or later.
     ///
     /// This deadline replaces the layer's `retry_until` and `deadline`. In a layer with an `attempt_timeout`, a
-    /// `deadline` or an `on_timeout` it also ends the call. [`Deadline::NEVER`] removes `retry_until` and `deadline`,
-    /// but not an `attempt_timeout`. A `grpc-timeout` may end the call earlier.
+    /// `deadline` or an `on_timeout`, this deadline also ends the call. [`Deadline::NEVER`] removes
+    /// `retry_until` and `deadline`, but not an `attempt_timeout`. A `grpc-timeout` may end the call earlier.
     ///
     /// Over HTTP and gRPC, hedge layers honour this deadline, too, unless the request has a [`HedgeOverride`] with a
     /// deadline.

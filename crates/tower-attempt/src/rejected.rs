@@ -33,8 +33,9 @@ const TEXTS: [&str; 15] = [
 /// A retry layer above waits at least `retry_after` before it resends the request, and may resend a request that is not
 /// idempotent. If `retry_after` is longer than the layer's `max_retry_after`, the caller receives the rejection.
 ///
-/// Without `retry_after`, the caller of the retry layer receives the rejection, unless the verdict of a user's rule
-/// names a wait: see [`Verdict::after`]. Over HTTP and gRPC, the request must then be idempotent.
+/// Without `retry_after`, the caller of the retry layer receives the rejection. But if the verdict of a user's rule
+/// names a wait (see [`Verdict::after`]), the layer may resend the request. Over HTTP and gRPC, it then resends only
+/// idempotent requests.
 ///
 /// A layer that rejects requests returns this error itself, or as the [`source`](Error::source) of its own error. An
 /// error type of its own that is not boxed must implement [`WrapsError`](crate::WrapsError) and be registered.

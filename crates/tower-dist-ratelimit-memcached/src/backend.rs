@@ -58,9 +58,9 @@ use crate::{
 /// rejected, and another round trip takes the added tokens back. So a rejected request normally leaves the count
 /// unchanged in the end. A request whose cost is zero or above the limit only reads the count, in one round trip.
 ///
-/// Until the tokens are taken back, another request that would fit can be rejected. The same holds after an allowed
-/// charge that added more tokens than it is granted. The
-/// [deny cache](tower_dist_ratelimit::RateLimitLayerBuilder::deny_cache) extends such a rejection by up to a second.
+/// Until the tokens are taken back, another request that would fit can be rejected. An allowed charge that added more
+/// tokens than it is granted can cause such a rejection, too. The [deny
+/// cache](tower_dist_ratelimit::RateLimitLayerBuilder::deny_cache) extends such a rejection by up to a second.
 /// Without refunds and dynamic quotas, no such rejection occurs if all requests have the same cost and no higher
 /// maximum grant.
 ///
@@ -69,7 +69,8 @@ use crate::{
 /// until the window ends in these cases:
 ///
 /// - Other charges change the count during each of 16 attempts.
-/// - An attempt fails when the charge is older than the window's length less 2 s. So a window of 2 s gets one attempt.
+/// - An attempt fails after the window's length less 2 s has passed since the charge. So a window of 2 s gets one
+///   attempt.
 /// - The connection is lost, or the server answers with an error.
 ///
 /// Dynamic quotas may lower or raise the limit at any time.
@@ -101,9 +102,9 @@ use crate::{
 ///
 /// Keys are `prefix:layout:hash:policy`. For counters of windows that this machine's clock ends, the number of the
 /// window follows. The hash is 128 bits of the BLAKE3 of the caller's key. So keys have a bounded length, are the same
-/// on every machine, and reveal a client only to a reader who can guess the caller's key. A hash replaces the name of a
-/// policy with spaces. The key of a set ends in a hash that names its policies. Each new connection writes the key
-/// `prefix:probe`, which expires after 10 s.
+/// on every machine, and reveal a client only to a reader who can guess the caller's key. If the name of a policy
+/// contains spaces, a hash replaces the name. The key of a set ends in a hash that identifies the set's policies. Each
+/// new connection writes the key `prefix:probe`, which expires after 10 s.
 ///
 /// A counter takes 120 to 150 bytes on the server, a bucket 150 bytes, and a log up to 72 KiB. Every item expires,
 /// unless its end is after January 2038. A request of zero cost writes nothing. A value that is no count or state of
@@ -170,7 +171,7 @@ pub struct Memcached {
     servers: Servers,
     prefix: Arc<str>,
     registry: Arc<Registry<Storage>>,
-    /// Corrections of counters that are in progress.
+    /// Runs the corrections of counters.
     corrections: Transactions,
     values: Arc<CasBackend<Items>>,
 }
@@ -191,8 +192,8 @@ impl Memcached {
     ///
     /// A correction is lost if its connection ends, or its answer times out or is an error. It is also lost if for
     /// about 5 s it finds no room in a queue or loses races. A lost refund may leave its tokens charged, so fewer
-    /// requests are admitted. A lost extra charge may not have taken its tokens, so more requests are admitted. A
-    /// caller's correction that could not be sent at all fails immediately and is not counted.
+    /// requests are admitted. A lost extra charge may not have taken its tokens, so more requests are admitted. If a
+    /// caller's correction fails immediately, for example without a connection, it is not counted.
     ///
     /// # Example
     ///

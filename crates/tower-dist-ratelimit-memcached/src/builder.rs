@@ -26,7 +26,7 @@ impl Memcached {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, on which the connections live.
+    /// Outside of a tokio runtime. The connections live on the caller's runtime.
     pub fn connect_lazy(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).connect_lazy()
     }
@@ -44,7 +44,7 @@ impl Memcached {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, on which the connections live.
+    /// Outside of a tokio runtime. The connections live on the caller's runtime.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).connect().await
     }

@@ -18,8 +18,8 @@ use super::{
 /// yet taken back. The server's counters wrap at 2⁶⁴.
 pub(super) const MOST: u64 = 1 << 48;
 
-/// Exclusive upper bound of the length of a window that begins with the first request. The item lives a second longer
-/// than its window, and the server reads a time to live above 30 days as a date.
+/// Exclusive upper bound of the length of a window that begins with the first request. The item's time to live is a
+/// second longer than this length. The server reads a time to live above 30 days as a date.
 const LONGEST_FROM_FIRST: Duration = Duration::from_secs(30 * 86_400);
 
 /// A policy that is decided alone, and whose fixed windows are counters. Each window of a key is a Memcached item.
@@ -32,7 +32,8 @@ pub(super) struct CounterPolicy {
 /// When a policy's windows begin.
 #[derive(Clone, Copy)]
 enum Windows {
-    /// At a key's first request. The field is the length of a window in seconds. The item expires with its window.
+    /// At a key's first request. The field is the length of a window in seconds. The window ends when the server
+    /// expires the item.
     FromFirst(u64),
     /// At multiples of the window's length. If `staggered`, each key adds its own offset.
     Aligned { staggered: bool },
@@ -124,8 +125,8 @@ impl CounterPolicy {
         }
     }
 
-    /// Returns whether an item with this time to live can be a window of this policy. An item of another program may
-    /// never expire, or live longer. Always `true` for aligned windows.
+    /// Returns whether an item with this time to live can be a window of this policy. An item of another program can
+    /// live longer, or forever. Always `true` for aligned windows.
     pub(super) fn ends(&self, ttl: Option<i64>) -> bool {
         let Windows::FromFirst(seconds) = self.windows else {
             return true;

@@ -26,7 +26,7 @@ use super::{
     wire,
 };
 
-/// Maximum number of commands that wait for the connection task: more than a service normally has concurrent requests.
+/// Maximum number of commands that wait for the connection task. A service normally has fewer concurrent requests.
 /// While this queue is full, a new request fails immediately. Only later commands of accepted requests wait for room in
 /// the queue.
 const INBOX: usize = 8192;

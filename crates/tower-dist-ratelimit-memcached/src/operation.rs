@@ -26,8 +26,11 @@ use super::{
     request::Command,
 };
 
-/// Maximum number of retries of a charge. A charge is retried in these cases: another process began the window first;
-/// the tokens that made the charge fail were taken back, or their window ended; the stored value was no count.
+/// Maximum number of retries of a charge. A charge is retried in these cases:
+///
+/// - Another process began the window first.
+/// - The tokens that made the charge fail were then taken back, or their window ended.
+/// - The stored value was no count of this policy.
 const TRIES: u32 = 4;
 
 /// Maximum number of attempts to take tokens back from a window whose count other operations change meanwhile.
@@ -60,7 +63,7 @@ pub(super) struct Operation {
 /// The first command of an attempt, in flight.
 struct FirstCommand {
     pending: PendingAnswer,
-    /// When the command was sent, by tokio's clock. `None` unless the server ends the window.
+    /// When the command was sent, by tokio's clock. Set only if the window ends when the server expires its item.
     at: Option<Instant>,
     /// When the command was sent, by the operation's clock, in nanoseconds.
     nanos: u64,
@@ -191,8 +194,8 @@ impl Operation {
         })
     }
 
-    /// Reads the answer to an attempt. If the attempt added too many tokens, sends the command that takes them back
-    /// now, so that it precedes the caller's next charge.
+    /// Reads the answer to an attempt. If the attempt added too many tokens, immediately sends the command that takes
+    /// them back. So this command precedes the caller's next charge.
     fn outcome(
         &self,
         attempt: &FirstCommand,
@@ -224,8 +227,8 @@ impl Operation {
         if let OperationKind::Settle(_) = self.action {
             return Ok(OperationOutcome::Decided(done()));
         }
-        // Decides by the time of the charge. By the present time, the window may have ended, and its tokens would not
-        // count.
+        // Decides by the time of the charge. If the window has ended since, a decision by the present time would not
+        // count the window's tokens.
         let decision = self.decide(before, number, meta.ttl, nanos);
         let over = added.saturating_sub(decision.granted);
         if over == 0 {
@@ -331,9 +334,9 @@ impl Operation {
                 return Ok(Some(count(&meta).unwrap_or(0)));
             }
             let meta = self.read(attempt.number).await?;
-            // A time to live that has not grown is that of the same window, or of a later window that is as close to
-            // its end. A later window gets there only when the length of a window has passed since the charge, less a
-            // tick of the server's clock at each end.
+            // If the time to live has not grown, the item is the charged window or a later one. A later window's time
+            // to live falls to `ttl` no earlier than one window length after the charge, less a tick of the server's
+            // clock at each end.
             let ticks = Duration::from_secs(2);
             let is_same = meta.ttl.is_some_and(|now| Some(now) <= ttl)
                 && attempt

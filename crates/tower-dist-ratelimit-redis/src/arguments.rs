@@ -67,7 +67,8 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Passes each ask to `each`.
+    /// Passes each ask, the text of a request to one policy, to `each`. The ask `-` means that the policy does not
+    /// apply.
     pub(super) fn asks(&self, mut each: impl FnMut(&[u8])) {
         for Row { call, times } in self.rows {
             for number in call.by_policy() {
@@ -91,7 +92,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// The script's answer for a row.
+/// The script's answer for a [`Row`], which is one request or a run of equal requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RowAnswer {
     One(Replies),

@@ -62,8 +62,9 @@ use crate::{
 ///
 /// A bucket, queue or window is a string of 18 to 50 characters, or up to 67 with dynamic quotas. Each sub-window adds
 /// at least 2 characters. A sliding window log is a list of about ten bytes per token. A correction can charge more
-/// than the limit, which leaves a debt. A log counts at most 20,000 tokens, debts included. A bucket or queue counts at
-/// least 1,024 bursts, debts included, if its burst has at most 2⁴² parts of a token (see Errors).
+/// than the limit, which leaves a debt. A log counts at most 20,000 tokens, debts included. If the burst of a bucket or
+/// queue has at most 2⁴² parts of a token (see Errors), the bucket or queue can count at least 1,024 bursts, debts
+/// included.
 ///
 /// A policy that is deployed with another quota keeps its count. A bucket or queue without dynamic quotas instead keeps
 /// the time until it has drained, so its used tokens change in proportion to its rate. While instances with the old and
@@ -196,8 +197,8 @@ impl Redis {
     /// makes in a Cluster if one slot took tokens and another slot rejected the request or failed. A correction is lost
     /// if its connection ends, its answer times out or is an error, or a full queue or a moving slot has blocked it for
     /// 5 s. A lost refund may leave its tokens charged, so fewer requests are admitted. A lost extra charge may not
-    /// have taken its tokens, so more requests are admitted. A caller's correction that could not be sent at all fails
-    /// immediately and is not counted.
+    /// have taken its tokens, so more requests are admitted. If a caller's correction fails immediately, for example
+    /// without a connection, it is not counted.
     ///
     /// # Example
     ///

@@ -46,7 +46,8 @@ impl ScriptCall {
             .map_or(0, |(ask, policy)| policy.keys.slot(&ask.tag))
     }
 
-    /// Returns the limit of each policy that applies. An item of `quotas` replaces that policy's own quota.
+    /// Returns the limits of the policies that apply. If an item of `quotas` is `Some`, it replaces that policy's own
+    /// quota.
     pub(super) fn limits(&self, quotas: impl Iterator<Item = Option<Quota>>) -> SmallVec<[u64; 2]> {
         let policies = self.policies().zip(quotas);
         policies
@@ -75,7 +76,8 @@ impl ScriptCall {
 }
 
 /// The arguments of a request for one policy: the key's tag, and the *ask*, which is the text of the request. Most asks
-/// are a cost alone, which becomes a text when the call is sent: once for all requests of a [run](super::run).
+/// are a cost alone. Such a cost becomes a text only when the call is sent, once for all requests of a
+/// [run](super::run).
 ///
 /// Examples: `5` is a cost, `5 20` a cost and the maximum grant, `s-3 0` a correction by -3 whose second number has no
 /// meaning, and `x2 3` a [run](super::run) of three requests of cost 2. A dynamic quota can follow. `-` means that the
@@ -87,7 +89,7 @@ pub(super) struct KeyArgs {
     pub(super) tag: Tag,
     /// The cost in tokens. An allowed request gets this number of tokens unless the answer states another.
     pub(super) cost: i64,
-    /// Empty if the ask is the cost alone.
+    /// The request as text. Empty if the request is a cost alone, which becomes text later.
     pub(super) text: SmallVec<[u8; 16]>,
 }
 

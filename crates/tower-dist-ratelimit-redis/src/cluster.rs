@@ -44,8 +44,8 @@ pub(super) struct Cluster {
     stale: Arc<Notify>,
 }
 
-/// The pending answer to one request. If the slot has moved or is moving, the future follows the request to the slot's
-/// new node.
+/// The pending answer to one request. After a redirect, the future sends the request to the node that the redirect
+/// names.
 pub(super) type Redirected = BoxFuture<'static, Result<Replies, Failure>>;
 
 #[derive(Default)]
@@ -119,7 +119,8 @@ impl Cluster {
         }))
     }
 
-    /// Waits for an answer. If the slot has moved or is moving, sends the call to the slot's new node.
+    /// Waits for an answer. After a redirect, sends the call to the node that the redirect names. If a call in a batch
+    /// gets `TRYAGAIN`, sends the call alone to the slot's owner.
     async fn follow(
         &self,
         mut asked: Link,

@@ -129,7 +129,7 @@ impl<'a> Combiner<'a> {
     }
 
     /// Records the end of a call, and takes waiting requests out of the queue. If the call shows that the connection is
-    /// dead and can be replaced, returns the reason instead.
+    /// dead, and this link can reconnect, returns the reason instead.
     fn done(&mut self, done: Done) -> Option<String> {
         let silences = mem::take(&mut self.silences) + 1;
         let end = match &done.error {

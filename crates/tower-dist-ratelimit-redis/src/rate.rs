@@ -64,8 +64,8 @@ impl Rate {
     /// Returns a rate that can be counted exactly and is not faster than the quota's. A quota of zero gets a burst of
     /// zero.
     ///
-    /// A leaky queue holds up to a burst more than the units that drain in `max_wait` microseconds. So their sum is at
-    /// most [`MOST_USED`].
+    /// A leaky queue holds at most its burst plus the units that drain in `max_wait` microseconds. The returned rate
+    /// keeps this sum at or below [`MOST_USED`].
     pub(super) fn nearest(quota: Quota, max_wait: u64) -> Self {
         let longest = as_micros(HORIZON);
         if quota.is_zero() {

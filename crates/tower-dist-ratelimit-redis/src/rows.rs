@@ -21,7 +21,7 @@ pub(super) struct Place {
 }
 
 impl Rows {
-    /// Adds a request: to the last row if the request continues its run, otherwise as a new row.
+    /// Adds a request. If it can follow the requests of the last row, it joins that row. Otherwise it gets a new row.
     pub(super) fn push(&mut self, call: ScriptCall) -> Place {
         match self.0.last_mut() {
             Some(last) if can_follow(&last.call, &call) => last.times += 1,

@@ -105,7 +105,7 @@ pub enum Consistency {
     Eventual(Duration),
 }
 
-/// Timers have a resolution of 1 ms, and a lease shorter than a few round trips saves none.
+/// Timers have a resolution of 1 ms, and a lease shorter than a few round trips saves no round trips.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// The same maximum as for the timeout of the backend.

@@ -185,7 +185,7 @@ impl Denials {
             return;
         }
         let rejected = decisions.iter().filter(|decision| !decision.allowed);
-        // If several policies reject, the shortest wait counts. After it the backend decides again.
+        // If several policies reject, the shortest wait counts. After that wait, the backend decides again.
         let waits = rejected.map(|decision| decision.retry_after.map_or(LONGEST, saturating_nanos));
         let wait = waits.min().unwrap_or(0).min(LONGEST);
         let (until, arrived) = (lookup.sent.saturating_add(wait), self.now());

@@ -231,7 +231,7 @@ impl Backend for Eventual {
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
         if let Some(policy) = self.policy(policy) {
-            // A `Memory` resets in the call, not in the future.
+            // A `Memory` resets in the call itself, so the returned future can be dropped.
             drop(self.shared.memory.reset(policy.own, key));
             if let Some(usage) = policy.keys().get_mut(key) {
                 usage.unsent = 0;

@@ -55,7 +55,7 @@ pub enum ResponseHeaders {
     /// the algorithm has no burst, the share refers to the limit; in a leaky queue, to the number of places.
     /// [Hidden](crate::Policy::hidden) policies are ignored. The share is above 0 and at most 1.
     NearLimit(f64),
-    /// No response carries these headers.
+    /// No response gets `RateLimit` headers from the layer.
     Never,
 }
 
@@ -109,8 +109,8 @@ pub(crate) fn x_ratelimit(most: u64, decision: &Decision) -> [Option<u64>; 3] {
     [Some(most), Some(decision.remaining), reset]
 }
 
-/// Returns the time until the client's usage is zero again, or after a rejection the wait for the same request. `None`
-/// if that wait is unknown, or if the request can never pass.
+/// Returns the time until the client's usage is zero again. After a rejection, returns the wait until the same request
+/// can pass, or `None` if that wait is unknown or the request can never pass.
 fn wait(decision: &Decision) -> Option<Duration> {
     match decision.allowed {
         true => Some(decision.reset_after),

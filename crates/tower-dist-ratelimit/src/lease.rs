@@ -34,17 +34,18 @@ use crate::{
 /// the tokens admitted in any interval D were charged in D or in the lease time before it. A fleet of
 /// any size admits at most the tokens that the backend admits in an interval of D + the lease time.
 ///
-/// Unused tokens expire with their lease. [Returning](Leasing::give_back) them earlier holds back at least the tokens
-/// that the bucket gains in a lease time. The reason: a lease makes room in the bucket, which then gains tokens that it
+/// Unused tokens expire with their lease. An earlier [return](Leasing::give_back) leaves out at least the tokens that
+/// the bucket gains in a lease time. The reason: a lease makes room in the bucket, which then gains tokens that it
 /// would otherwise lose for being full. If all leased tokens were returned, a fleet could use these gained tokens, too.
 /// Fleets that lease, wait, return and lease again would then admit the tokens of D + two lease times.
 ///
 /// Proof of the bound: all leased tokens have left the bucket in the last lease time. In that time, the bucket has
 /// gained at most rate · (the lease time). So the bucket's tokens plus the leased tokens are at most burst + rate ·
-/// (the lease time). Each return holds back the last term. So the bucket's tokens plus all returnable tokens, the
-/// fullness, never exceed the burst. The tokens admitted in D last left the bucket in D or in the lease time before it.
-/// They come from the fullness at the start of that time and the bucket's gain since: at most burst + rate · (D + the
-/// lease time). Windows and logs gain in steps, which the proof does not cover, so their unused tokens expire.
+/// (the lease time). Each return leaves out at least rate · (the lease time). So the fullness, the bucket's tokens plus
+/// all returnable tokens, never exceeds the burst. The tokens admitted in D last left the bucket in D or in the lease
+/// time before it. They come from the fullness at the start of that time and the bucket's gain since: at most burst +
+/// rate · (D + the lease time). Windows and logs gain in steps, which the proof does not cover, so their unused tokens
+/// expire.
 pub(crate) struct Leasing {
     inner: Arc<dyn Backend>,
     terms: Box<[Terms]>,

@@ -51,8 +51,8 @@ pub(crate) struct Settings {
     pub(crate) failure_mode: FailureMode,
     pub(crate) timeout: Duration,
     consistency: Consistency,
-    /// Wraps the backend for the consistency. `None` if the user sets no consistency. The setter alone names the
-    /// function, so a binary without a call of the setter contains neither leases nor eventual decisions.
+    /// Wraps the backend for the consistency. `None` if the user sets no consistency. Only the setter mentions this
+    /// function, so a binary that never calls the setter contains neither leases nor eventual decisions.
     wrap: Option<Wrap>,
     /// Builds the guard of a backend that can fail. `None` for a backend in this process, unless the user sets a
     /// consistency. A binary in which it is always `None` contains neither the failure modes nor the deny cache.

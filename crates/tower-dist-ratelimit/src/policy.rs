@@ -503,10 +503,11 @@ impl Policy {
     /// database.
     ///
     /// The look-up must finish within the layer's [timeout](crate::RateLimitLayerBuilder::backend_timeout). If the
-    /// look-up times out, [`FailureMode`](crate::FailureMode) decides. Over a [`Memory`](crate::backend::Memory)
-    /// without a set [consistency](crate::RateLimitLayerBuilder::consistency), [`Local`](crate::FailureMode::Local)
-    /// means that all policies decide on the request with their own quotas. After the look-up, the backend has the
-    /// whole timeout again, so a slow look-up never opens the backend's circuit. During the look-up the request
+    /// look-up times out, [`FailureMode`](crate::FailureMode) decides. If the backend is a
+    /// [`Memory`](crate::backend::Memory) and no [consistency](crate::RateLimitLayerBuilder::consistency) is set,
+    /// [`Local`](crate::FailureMode::Local) decides with the quotas given to [`Policy::new`](Self::new). After the
+    /// look-up, the backend has the whole timeout again, so a slow look-up never opens the backend's circuit. During
+    /// the look-up the request
     /// occupies the ready inner service, so keep the quotas in a cache.
     ///
     /// This works in a [`RateLimitLayer`](crate::RateLimitLayer), for HTTP and gRPC. For other requests, and for

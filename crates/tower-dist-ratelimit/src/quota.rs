@@ -106,8 +106,9 @@ impl Quota {
         self.burst
     }
 
-    /// Returns a number of tokens, and the time in which they return: the limit and the window. If the burst is larger
-    /// than the limit, the burst and the time in which a full burst returns. If the limit is 0, 0 tokens.
+    /// Returns a number of tokens, and the time in which they return. Usually these are the limit and the window. If
+    /// the burst is larger than the limit, they are the burst and the time in which a full burst returns. If the limit
+    /// is 0, they are 0 tokens and the window.
     pub(crate) fn most(&self) -> (u64, Duration) {
         if self.burst <= self.limit || self.limit == 0 {
             return (self.limit, self.window);

@@ -31,9 +31,9 @@ use crate::{CallLimit, CallLimitLayer, Waits};
 /// [`waiting`](crate::CallLimitLayerBuilder::waiting). Services and clones of one layer share its queues: one for each
 /// combination of keys. `max_waiters` counts the requests in all of them.
 ///
-/// The layer also works around gRPC and HTTP clients. Around a `tonic` channel the layer is a
-/// `ThrottleLayer<http::Request<tonic::body::Body>>`. A rejected gRPC call fails with the status `UNKNOWN`, whose
-/// source is the [`LimitError`](crate::LimitError).
+/// The layer can also wrap gRPC and HTTP clients. For a `tonic` channel, the type of the layer is
+/// `ThrottleLayer<http::Request<tonic::body::Body>>`. A rejected gRPC call fails with the status `UNKNOWN`,
+/// whose source is the [`LimitError`](crate::LimitError).
 ///
 /// Waits end on the millisecond, like tokio's timers. Above 1,000 requests per second, the burst must cover at least
 /// the requests of one or two milliseconds. Otherwise the throughput stays below the limit.

@@ -141,8 +141,7 @@ impl Estimator {
         }
     }
 
-    /// Computes the threshold again, after the quantile has changed. If a threshold is known, any number of samples is
-    /// enough.
+    /// Computes the threshold again, after the quantile has changed. If a threshold is known, one sample is enough.
     pub(crate) fn apply(&self, now: u64, target: &QuantileTarget) {
         // Waits while another thread refreshes, which takes microseconds.
         while !self.refresh(now, target) {

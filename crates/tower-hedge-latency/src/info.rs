@@ -24,8 +24,8 @@ pub struct HedgeInfo {
     pub winner: Option<Attempt>,
     /// The number of attempts that were sent, the first one included.
     pub attempts: u32,
-    /// The trigger's delay from the call's start to the first hedge. That hedge may have been sent earlier, after a
-    /// failed attempt, or later, when its service became ready. It may also have been skipped, before a later hedge was
-    /// sent.
+    /// The trigger's delay from the call's start to the first hedge. That hedge may have been sent earlier, because an
+    /// attempt failed. It may have been sent later, because its service was not ready, or because a failed attempt
+    /// named a wait. It may also have been skipped, before a later hedge was sent.
     pub delay: Duration,
 }

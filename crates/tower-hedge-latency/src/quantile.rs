@@ -6,8 +6,8 @@ use crate::histogram::{Histogram, lower_bound};
 const WHOLE: u64 = 1_000_000_000;
 /// The weight of one call, as a fixed-point number.
 const ONE: u128 = 1 << 32;
-/// If hedges cut off calls below an estimated latency, the estimate is used only if at least this number of calls were
-/// still in flight at that latency. These calls must also be at least a hundredth of the calls beyond the quantile.
+/// If hedges cut off calls below an estimated latency, the estimate needs at least this number of calls that were still
+/// in flight at that latency. If more than 1,000 calls are beyond the quantile, it needs a hundredth of them instead.
 const FEW: u64 = 10;
 
 /// The observed latencies of some calls.
@@ -88,8 +88,8 @@ pub(crate) fn quantile(of: [&Sample; 2], above: u64, least: u64) -> Option<u64> 
 /// Returns the latency in microseconds within which `rank` calls have ended, given the ended and the cut-off calls of
 /// each bucket. `rank` is a fixed-point number; see [`ONE`].
 ///
-/// Returns `None` if fewer than `few` calls reach that latency after a cut. Also returns `None` if the ended calls do
-/// not reach `rank`, usually because the longest calls were all cut off.
+/// Returns `None` if calls were cut off in lower buckets, and fewer than `few` calls reach the bucket of that latency.
+/// Also returns `None` if the ended calls do not reach `rank`, usually because the longest calls were all cut off.
 fn reach(
     buckets: impl Iterator<Item = (usize, u64, u64)>,
     total: u64,

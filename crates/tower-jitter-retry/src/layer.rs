@@ -240,9 +240,9 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     /// Use it for an error type that does not implement [`TimeoutAnswer`](crate::TimeoutAnswer), or to replace the
     /// default outcome.
     ///
-    /// With this setting the layer enforces the limits that requests carry, even if neither
-    /// [`attempt_timeout`](Self::attempt_timeout) nor [`deadline`](Self::deadline) is set: the limits of a
-    /// [`RetryOverride`](crate::RetryOverride), and over gRPC a `grpc-timeout`.
+    /// Requests can carry limits: those of a [`RetryOverride`](crate::RetryOverride), and over gRPC a `grpc-timeout`.
+    /// With this setting the layer enforces them, even if neither [`attempt_timeout`](Self::attempt_timeout) nor
+    /// [`deadline`](Self::deadline) is set.
     ///
     /// # Default
     ///

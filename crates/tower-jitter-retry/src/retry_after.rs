@@ -9,8 +9,8 @@ const MAX_JITTER: Duration = Duration::from_secs(1);
 
 /// Returns the longer of two delays: the layer's `backoff`, and the server's `hint` with jitter.
 ///
-/// The jitter adds up to a tenth of the hint, at most a second. The server may have sent the same hint to many clients,
-/// which would otherwise return together.
+/// The jitter is at most a tenth of the hint, and at most a second. The server may have sent the same hint to many
+/// clients, which would otherwise return together.
 pub(crate) fn delay(backoff: Duration, hint: Duration, random: u64) -> Duration {
     let jitter = jitter::share((hint / 10).min(MAX_JITTER), random);
     backoff.max(hint.saturating_add(jitter))

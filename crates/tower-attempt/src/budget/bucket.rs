@@ -102,13 +102,15 @@ impl BudgetBucket {
         let _ = self.word.fetch_update(Relaxed, Relaxed, put);
     }
 
-    /// Takes one token, or all that is left if that is less. Only throttles use this. Their clock stays at 0.
+    /// Takes one token, or all that is left if that is less. Only the bucket of a `Budget::grpc_throttle` uses this.
+    /// That bucket's clock stays at 0.
     pub(super) fn record_failure(&self) {
         let take = |current: u64| Some((current & !FULL).saturating_add(TOKEN).min(self.burst));
         let _ = self.word.fetch_update(Relaxed, Relaxed, take);
     }
 
-    /// Whether the bucket is more than half full. Only throttles use this. Their clock stays at 0.
+    /// Whether the bucket is more than half full. Only the bucket of a `Budget::grpc_throttle` uses this. That bucket's
+    /// clock stays at 0.
     pub(super) fn is_above_half(&self) -> bool {
         (self.load() & !FULL) * 2 < self.burst
     }

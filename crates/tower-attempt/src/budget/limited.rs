@@ -105,7 +105,8 @@ impl LimitedBudget {
         }
     }
 
-    /// Whether the bucket is full or has its initial word. A new bucket then has at most as many tokens.
+    /// Whether the bucket is full, or its word has the initial value. In both cases, it has at least as many tokens as
+    /// a new bucket.
     pub(super) fn is_idle(&self) -> bool {
         self.bucket.is_idle(self.now())
     }

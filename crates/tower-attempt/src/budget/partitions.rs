@@ -35,7 +35,7 @@ const PER_SHARD: usize = 8;
 /// - The partition is full, or in its initial state. If [`Budget::initial`] is below the burst, an evicted destination
 ///   starts with its initial tokens again and loses the tokens that it had saved.
 /// - No call was seen to change the partition's tokens for 90 s. A destination that returns later starts with the
-///   initial tokens. So all keys together get at most `capacity` times the initial tokens in addition, per 90 s.
+///   initial tokens. So these evictions add at most `capacity` times the initial tokens per 90 s, over all keys.
 ///   Without this condition a destination that has gone away could keep its partition forever: with `per_second(0)`,
 ///   and in a [throttle](Budget::grpc_throttle), a partition refills only through calls.
 ///
@@ -135,7 +135,8 @@ impl Budgets {
     ///
     /// # Errors
     ///
-    /// Returns an error if the capacity is 0 or above 1,048,576, or the template's error of [`Budget::validate`].
+    /// Returns an error if the capacity is 0 or above 1,048,576, or if [`Budget::validate`] fails for the budget that
+    /// was given to [`new`](Self::new).
     pub fn validate(&self) -> Result<(), BuildError> {
         let capacity = self.0.capacity;
         if !(1..=MAX_CAPACITY).contains(&capacity) {

@@ -40,7 +40,7 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
     #[doc(hidden)]
     fn is_idempotent<Req: HttpRequest>(request: &Req) -> bool;
 
-    /// Whether the protocol allows concurrent attempts of the request. A user's rule may have made it `idempotent`.
+    /// Whether the protocol allows concurrent attempts of the request. `idempotent` may come from a user's rule.
     #[doc(hidden)]
     fn may_hedge<Req: HttpRequest>(request: &Req, idempotent: bool) -> bool;
 

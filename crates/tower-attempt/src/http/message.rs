@@ -16,8 +16,8 @@ pub trait HttpRequest {
     fn head(&self) -> RequestHead<'_>;
     /// Returns a copy of the URI.
     fn uri(&self) -> Uri;
-    /// Returns the hash of the URL of a `reqwest::Request`, because reqwest's client may follow redirects. Returns
-    /// `None` for other types.
+    /// Returns the hash of the URL of a `reqwest::Request`. If the response's URL has another hash, reqwest's client
+    /// has followed a redirect. Returns `None` for other types.
     fn url_hash(&self) -> Option<UrlHash> {
         None
     }

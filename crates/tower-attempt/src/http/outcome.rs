@@ -12,8 +12,8 @@ pub struct Classified<C> {
     /// The verdict. [`Verdict::Unprocessed`] and [`Verdict::not_sent`] prove that the server did not process the
     /// request.
     pub(crate) verdict: Verdict,
-    /// Whether the server rejected the request, presumably before any work. Then the request counts as safe to resend,
-    /// even if it is not idempotent.
+    /// Whether the outcome counts as a rejection before any work. If so, the request counts as safe to resend, even if
+    /// it is not idempotent.
     pub(crate) rejected: bool,
     pub(crate) code: C,
 }

@@ -209,9 +209,9 @@ macro_rules! __layer {
             ///
             /// # Errors
             ///
-            /// `build` rejects a budget that is out of its range, and a second budget with `shared_budget`, `budget_by`
-            /// or `shared_budget_by`. A hedge layer also rejects a budget that cannot pay for the `percentile` that was
-            /// set.
+            /// `build` fails if the budget is out of its range, or if `shared_budget`, `budget_by` or
+            /// `shared_budget_by` was also called. A hedge layer also rejects a budget that cannot pay for
+            /// the `percentile` that was set.
             pub fn budget(mut self, budget: $crate::Budget) -> Self {
                 self.0.settings.common.pool.set("budget", $crate::layer::Pool::one(budget, true));
                 self

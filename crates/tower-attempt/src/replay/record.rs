@@ -188,8 +188,8 @@ impl<B, E> RecordState<B, E> {
 }
 
 impl<B, E: From<Interrupted>> RecordState<B, E> {
-    /// Gives a reader its next recorded frame, its error or the end of the body, if there is one. Otherwise registers
-    /// `waker` and takes out the source.
+    /// Gives a reader its next recorded frame, its error or the end of the body, whichever is available. If none is,
+    /// registers `waker` and takes out the source.
     pub(super) fn next(&mut self, id: ReaderId, waker: &Waker) -> Next<B, E> {
         let Some(reader) = self.readers.iter_mut().find(|reader| reader.id == id) else {
             let error = self.error.take_if(|(receiver, _)| *receiver == id);
@@ -204,7 +204,8 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
         if self.ended {
             return Next::Give(None);
         }
-        // An ended attempt has already added a frame beyond the limit. Another ended attempt must not add a second.
+        // The reader of an ended attempt has already added a frame beyond the limit. The reader of another ended
+        // attempt must not add a second one.
         if self.saved && self.recorded > self.limit && self.readers.oldest_live().is_none() {
             self.readers.retain(|reader| reader.id != id);
             return Next::Give(Some(Err(Interrupted.into())));
@@ -231,7 +232,7 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
         ended: bool,
     ) -> Poll<Item<E>> {
         // Wakes the other readers if there is a result, or if one of them found the source taken during this poll. That
-        // reader must poll for itself, because the source may wake only a reader that has been dropped.
+        // reader must poll for itself: the source may hold only the waker of reader `id`, which can be dropped.
         self.waking = Some(id).filter(|_| polled.is_ready() || self.missed);
         let failed = matches!(polled, Poll::Ready(Some(Err(_))));
         self.ended |= ended;

@@ -62,7 +62,7 @@ impl<B: ReplayableBody> ReplayableRequest for Request<B> {
             let is_expected = self.headers().contains_key(EXPECT);
             Content::of(self.body_mut(), is_expected, limit)
         } else {
-            // The body has no content, although its size hint does not say so. Every attempt sends the empty body.
+            // The body has no content. If its size hint does not say so, an empty body replaces it.
             if body.size_hint().exact() != Some(0) {
                 *self.body_mut() = B::default();
             }

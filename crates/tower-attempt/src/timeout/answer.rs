@@ -98,8 +98,8 @@ fn gateway_timeout<B: Default>() -> http::Response<B> {
     response
 }
 
-/// Creates the outcome of a timeout. Each protocol of this crate implements this trait: gRPC itself, and the others by
-/// the [`TimeoutAnswer`] of the service's error type.
+/// Creates the outcome of a timeout. Each protocol of this crate implements this trait. gRPC has an outcome of its own.
+/// The other protocols use the [`TimeoutAnswer`] of the service's error type.
 pub trait TimedOut<Res, E> {
     /// Returns the outcome of a timeout.
     ///

@@ -10,7 +10,7 @@ const SLOTS: usize = 16_384;
 /// The primary of each slot.
 #[derive(Debug, Default)]
 pub(super) struct SlotOwners {
-    /// One item per slot.
+    /// One item per slot. Empty until a node has answered.
     owners: Vec<Option<Arc<Address>>>,
     /// All known nodes, including replicas.
     nodes: Vec<Address>,

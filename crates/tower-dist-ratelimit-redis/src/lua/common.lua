@@ -40,8 +40,7 @@ local function granted(free, cost, want)
 end
 
 -- Returns the quotient of a * b / c, rounded down, and the remainder, also if the product is above 2^53. This is a long
--- division in a base whose steps stay below 2^53. Each digit takes two steps, so base 2 is small enough for any `b` and `c` up
--- to 2^52.
+-- division. Its base is so small that no step exceeds 2^53. Base 2 suffices for any `b` and `c` up to 2^52.
 local function muldiv(a, b, c)
   if a * b <= $MOST then return floor(a * b / c), a * b % c end
   local base = 2

@@ -1,7 +1,8 @@
 -- Makes one decision after the other. Each decision has a key and an ask (the text of the request) per policy. The ask '-'
 -- means that the policy does not apply. A decision counts the tokens that earlier decisions took.
 local replies, n, states = {}, 0, {}
--- If several decisions all have the same keys, these are sent once. Otherwise, if all asks are the same, one is sent.
+-- If several decisions all have the same keys, the keys are sent once. Otherwise, if all asks are the same, one ask is
+-- sent.
 local one_row, one_ask = #KEYS == POLICIES, #ARGV == 1 and ARGV[1]
 for first = 1, max(#KEYS, #ARGV), POLICIES do
   local allowed = true

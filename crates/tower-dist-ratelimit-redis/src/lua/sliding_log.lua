@@ -47,7 +47,7 @@
     return state
   end
 
-  -- Returns the time of new tokens.
+  -- Returns the time to store for new tokens: now, or the time of the latest token if that is later.
   local function latest(state)
     return state.last and max(state.last, now) or now
   end

@@ -37,13 +37,14 @@
     state.units, state.token, state.rate, state.written = state.used, TOKEN, RATE, now
   end
 
-  -- Prepares a correction. A refund uses the quota in force. A charge puts its own quota in force, like any charge.
+  -- Prepares a correction. A refund uses the quota in force. An extra charge puts its own quota in force.
   local function hold(state, delta)
     if delta < 0 and left(state) > 0 then RATE, TOKEN = state.rate, state.token end
   end
 
   -- Puts the quota of a rejected request in force. If the quota in force has the same rate, the stored value is valid
-  -- under both quotas. The same rate can have other units, because their size depends on the burst.
+  -- under both quotas. Two quotas with the same rate can have units of different sizes, because the size of a unit
+  -- depends on the burst.
   local function adopt(state)
     load(state)
     if state.used == 0 or BURST == 0 or state.token * RATE == state.rate * TOKEN then return false end

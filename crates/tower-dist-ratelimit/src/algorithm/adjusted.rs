@@ -9,7 +9,7 @@ const LARGEST: u64 = (1 << 63) + super::pace::MAX_AHEAD;
 /// A bucket or queue whose quota can change per key and request.
 ///
 /// A request with a cost and another quota puts that quota in force until the next change. A rejected request does so
-/// only if the key has used tokens, and the quota has another rate. A request without a quota has the policy's own.
+/// only if the key has used tokens and the two quotas differ in pace. A request without a quota has the policy's own.
 ///
 /// Used tokens drain at the rate of the quota in force, and stay used when the quota changes. A quota that is too large
 /// to count exactly acts like the nearest countable quota. A quota of zero rejects every cost above zero, and is never
@@ -72,8 +72,8 @@ impl Adjusted {
 
     /// Returns the state in the units of `bucket`, which belongs to `quota`. `latest` is not before the last write.
     ///
-    /// A converted state is not before `latest`, even if no tokens are used. Otherwise a clock that is behind could
-    /// take tokens that become free only at `latest`.
+    /// A converted state is at least the clock's units at `latest`, even if no tokens are used. Otherwise a request
+    /// whose clock is behind could take tokens that become free only at `latest`.
     fn state(&self, words: &[u64], bucket: &Bucket, quota: Quota, latest: Now) -> u64 {
         let Some(used) = Used::read(words) else {
             return 0;

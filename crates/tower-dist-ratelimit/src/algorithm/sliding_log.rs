@@ -6,7 +6,8 @@ use crate::{BuildError, Decision, Quota};
 /// The maximum limit of a sliding window log, in tokens. In [`Memory`](crate::backend::Memory) and in a
 /// [`Limit`](crate::arithmetic::Limit), also the maximum number of entries that count in a log's window.
 ///
-/// There, an entry usually holds one request. An extra charge to a log with this many entries joins the last entry.
+/// In `Memory` and `Limit`, an entry usually holds one request. An extra charge to a log with this many entries joins
+/// the last entry.
 ///
 /// In memory a log usually takes 16 to 37 bytes per request in a key's window: it grows by doubling, and drops old
 /// requests in batches.
@@ -35,7 +36,7 @@ pub(crate) struct SlidingLog {
 struct Log<'a> {
     /// The cost of all requests before the log's oldest one. This sum and the entries' sums wrap around.
     gone: u64,
-    /// The time of each request, and the sum of the costs up to it.
+    /// The time of each request, and the sum of the costs up to and including it.
     entries: &'a [[u64; 2]],
 }
 

@@ -3,7 +3,8 @@ use std::time::Duration;
 use super::{Arithmetic, MAX_COUNT, Now, Take, Words, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
-/// Maximum number of sub-windows in a window. Sixty split a minute into seconds; more hardly improve the accuracy.
+/// Maximum number of sub-windows in a window. Sixty split a minute into seconds. A larger number hardly improves the
+/// accuracy.
 pub(crate) const MAX_SUB_WINDOWS: u32 = 100;
 
 /// A sliding window of `n` sub-windows. It keeps `n + 1` counts: one for each of the last `n` sub-windows, including

@@ -9,8 +9,9 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A backend's answer: a decision, a failure, or the future of a decision.
 #[non_exhaustive]
 pub enum Answer {
-    /// The decisions are in the caller's `out`. The value is `true` if every policy allows the request. In the answer
-    /// to [`settle`](super::Backend::settle), the value is `true`, and there are no decisions.
+    /// In the answer to [`acquire`](super::Backend::acquire), the decisions are in its argument `out`. The value is
+    /// `true` if every policy allows the request. In the answer to [`settle`](super::Backend::settle), the value is
+    /// `true`, and there are no decisions.
     Done(bool),
     /// The backend did not decide.
     Failed(BackendError),

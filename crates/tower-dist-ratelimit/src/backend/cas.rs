@@ -164,8 +164,8 @@ impl<C: CompareAndSwap> CasBackend<C> {
         Self { prefix, ..self }
     }
 
-    /// Maximum time of each load and each swap. A charge is also retried for at most this time while other processes
-    /// change its value first.
+    /// Maximum time of each load and each swap. If other processes change the value first, a charge is retried for at
+    /// most this time.
     ///
     /// A load or swap that takes longer is dropped, and all charges that wait for it get an error. A charge that is no
     /// longer retried fails with a [`busy`](BackendError::is_busy) error. Usually the layer's backend timeout is shorter,

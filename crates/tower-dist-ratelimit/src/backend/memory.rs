@@ -212,8 +212,8 @@ impl Memory {
         locked
     }
 
-    /// Decides a single charge to a policy that is not decided together with others, faster than
-    /// [`decide`](Self::decide). Returns `None` for other charges.
+    /// A faster [`decide`](Self::decide) for one charge to a policy that is not decided together with others. Returns
+    /// `None` in all other cases.
     #[inline]
     fn decide_one(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Option<bool> {
         let ([charge], [out]) = (charges, out) else {

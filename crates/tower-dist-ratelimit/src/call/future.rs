@@ -17,12 +17,13 @@ use crate::{
 ///
 /// # Cancel safety
 ///
-/// Dropping the future drops the inner call, the wait in a leaky queue, or the wait for the backend together with the
-/// ready inner service. Charged tokens stay charged.
+/// Dropping the future drops the inner call, the wait in a leaky queue, or the wait for the backend. In the last case,
+/// it also drops the ready inner service. Charged tokens stay charged.
 ///
 /// # Panics
 ///
-/// Can panic if polled again after it was ready.
+/// Can panic if polled again after it was ready. Panics if it needs a timer and no tokio runtime with a timer is
+/// running.
 #[pin_project]
 pub struct CallFuture<S: Service<Req>, Req> {
     #[pin]

@@ -38,8 +38,8 @@ impl StateRange {
         ]
     }
 
-    /// Returns the earliest and the latest end of the `reset_after` that a look can report. The look is decided at an
-    /// unknown time from `from` to `to`.
+    /// Returns the earliest and the latest time at which the `reset_after` of a look (a charge of zero cost) can end.
+    /// The look is decided at an unknown time from `from` to `to`.
     pub(super) fn unused(&self, from: u64, to: u64) -> [u64; 2] {
         [(&self.most, from), (&self.least, to)]
             .map(|(state, now)| now + saturating_nanos(state.decide(now, &LOOK).reset_after))

@@ -131,8 +131,8 @@ impl Circuit {
 impl RecentResults {
     fn count(mut self, failed: Option<u8>, now: Duration) -> Self {
         let half = now.as_secs() << 1 | u64::from(now.subsec_millis() / 500);
-        // Another thread may have counted an outcome with a later time already. This outcome then counts in the later
-        // half second.
+        // If another thread has already counted an outcome of a later half second, the present outcome counts in that
+        // half second, too.
         if half > self.half {
             let follows = half == self.half + 1;
             self.before = if follows { self.now } else { Tally::default() };
@@ -147,7 +147,7 @@ impl RecentResults {
         self
     }
 
-    /// Returns whether these results open the circuit, if the latest one is a failure.
+    /// Returns whether these results open the circuit. The latest result must be a failure.
     fn is_bad(self) -> bool {
         let all = self.now.all + self.before.all;
         self.row >= ROW || (all >= FEWEST && 2 * self.failed() >= all)

@@ -18,8 +18,8 @@ use crate::BuildError;
 /// - The first successful probe closes the circuit.
 ///
 /// Each [`Decision`](crate::Decision) names its [`source`](crate::Decision::source). With the `tracing` feature, the
-/// limit logs when the circuit opens and when it closes. It does not log the single failures of the backend that
-/// requests meet, but reports them to the [observer](crate::Event::BackendFailed).
+/// limit logs when the circuit opens and when it closes. It does not log each request that the backend fails to decide,
+/// but reports each of them to the [observer](crate::Event::BackendFailed).
 ///
 /// # Default
 ///
@@ -72,9 +72,9 @@ pub enum FailureMode {
     ///   top.
     ///
     /// The bounds assume [`Consistency::Exact`](crate::Consistency::Exact), and that at most `instances` instances run.
-    /// They also assume that `instances` is at most every limit, and at most every burst divided by the policy's fixed
-    /// cost. Otherwise the shares can add up to more than the quota, because a share's limit is at least 1 and its
-    /// burst at least the cost. The bounds do not cover three cases:
+    /// They also assume that each limit is at least `instances`, and each burst at least `instances` times the policy's
+    /// fixed cost. Otherwise the shares can add up to more than the quota, because a share's limit is at least 1 and
+    /// its burst at least the cost. The bounds do not cover three cases:
     ///
     /// - An instance without requests during the outage can admit all requests that the backend allows, while others
     ///   still return.

@@ -71,7 +71,8 @@ impl Fallback {
         })
     }
 
-    /// Returns an upper bound of the time for which an admitted token counts, apart from queues and debts.
+    /// Returns an upper bound of the time for which an admitted token counts. Tokens in queues and debts can count
+    /// longer.
     pub(super) fn retention(&self) -> Duration {
         let retention = self.shares.iter().map(Share::retention);
         retention.max().unwrap_or_default()
@@ -129,7 +130,7 @@ impl Fallback {
         unreported
     }
 
-    /// Corrects charges that were made here.
+    /// Corrects charges that this fallback made.
     pub(crate) fn settle(&self, charges: &[(usize, Charge<'_>)], delta: i64) -> Answer {
         for &(number, charge) in charges {
             let own = [self.own(number, charge)];
@@ -178,7 +179,8 @@ impl Share {
         share
     }
 
-    /// Returns an upper bound of the time for which an admitted token counts, apart from queues and debts.
+    /// Returns an upper bound of the time for which an admitted token counts. Tokens in queues and debts can count
+    /// longer.
     fn retention(&self) -> Duration {
         if self.is_dynamic {
             return HORIZON;

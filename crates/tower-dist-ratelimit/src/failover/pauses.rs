@@ -12,8 +12,8 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// most 1 s.
 const CONNECT: Duration = Duration::from_secs(3);
 
-/// The pauses between probes of a failing backend. Each pause is twice as long as the previous one, up to a maximum.
-/// Half of each is random, so that the probes of a fleet spread out.
+/// The pauses between probes of a failing backend. On average, each pause is twice as long as the previous one, up to a
+/// maximum. Up to half of each pause is random, so that the probes of a fleet spread out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pauses {
     timeout: Duration,
@@ -29,8 +29,8 @@ impl Pauses {
         self.timeout
     }
 
-    /// Returns the assumed maximum time, after an outage, from the first use of the backend by the first process until
-    /// the last process uses the backend again.
+    /// After an outage, the processes of a fleet return to the backend at different times. Returns the assumed maximum
+    /// time between the first return and the last one.
     pub(super) fn return_spread(self) -> Duration {
         CONNECT + LONGEST.max(self.timeout.saturating_mul(2))
     }

@@ -36,7 +36,8 @@ use std::{
 
 use crate::algorithm::saturating_nanos;
 
-/// The times until which a process follows the two rules of this module after its return to the backend.
+/// The times until which a process that has returned to the backend follows rules 1 and 2 of this module's
+/// documentation.
 ///
 /// All accesses are relaxed: a request that sees an old value is decided as if it had come a moment earlier.
 #[derive(Debug, Default)]
@@ -55,8 +56,8 @@ impl Recovery {
         self.unreported_until.load(Relaxed) == 0
     }
 
-    /// Records that the process has returned. All other processes are assumed to return within `all`. Tokens that this
-    /// process has admitted alone count for at most `retention`.
+    /// Records that the process has returned to the backend. All other processes are assumed to return within
+    /// `all`. Tokens that this process has admitted alone count for at most `retention`.
     pub(super) fn returned(&self, now: Duration, all: Duration, retention: Duration) {
         let until = |time| saturating_nanos(now.saturating_add(time)).max(1);
         self.shared_until.store(until(all), Relaxed);

@@ -60,8 +60,9 @@ impl Stamp {
     }
 }
 
-/// Returns the number for `X-RateLimit-Limit`: the limit, or the burst if the burst is larger. If the decision has
-/// another limit than the quota, such as this instance's share, returns the limit of the decision.
+/// Returns the number for `X-RateLimit-Limit`: the limit, or the burst if the burst is larger. In a leaky queue, the
+/// number of places counts as the burst. If the decision has another limit than the quota, such as this instance's
+/// share, returns the limit of the decision.
 fn most(http: &HttpLimits, asked: &PolicyCharge, decision: &Decision) -> u64 {
     let rule = &http.limits.rules[asked.rule];
     let quota = rule.quota(asked);

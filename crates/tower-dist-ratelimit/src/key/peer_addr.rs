@@ -14,9 +14,9 @@ use super::{IntoKey, KeyExtractor, KeySink, RequestParts};
 /// | `SocketAddr` | a layer of yours inserts it |
 ///
 /// A request without an address usually means that the server is misconfigured. By default, the limit rejects it with
-/// status 500 (gRPC: `INTERNAL`). The response names the ways to provide an address, and so does one error in the log
-/// with the `tracing` feature. Set [`MissingKey::Shared`](crate::MissingKey::Shared) if all requests without an address
-/// should share one bucket, for example behind a Unix socket.
+/// status 500 (gRPC: `INTERNAL`). The response names the ways to provide an address. With the `tracing` feature, the
+/// first such request logs an error that names them, too. Set [`MissingKey::Shared`](crate::MissingKey::Shared) if all
+/// requests without an address should share one bucket, for example behind a Unix socket.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

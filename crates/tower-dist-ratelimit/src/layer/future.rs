@@ -26,7 +26,8 @@ use crate::{
 ///
 /// # Panics
 ///
-/// Can panic if polled again after it was ready.
+/// Can panic if polled again after it was ready. Panics if it needs a timer and no tokio runtime with a timer is
+/// running.
 #[pin_project]
 pub struct ResponseFuture<S: Service<Request<B>>, R, B> {
     #[pin]

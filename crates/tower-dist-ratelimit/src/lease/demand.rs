@@ -95,8 +95,8 @@ impl Claim {
     /// held tokens, so that few expire.
     ///
     /// The maximum is a quarter of the backend's remaining tokens, so that leases shrink near the limit and other
-    /// instances find tokens. If that quarter is less than the cost of [`BATCH`] requests, the maximum is that cost, or
-    /// a quarter of the burst if that is less.
+    /// instances find tokens. But the maximum is at least the smaller of two numbers: the cost of [`BATCH`] requests,
+    /// and a quarter of the burst.
     pub(super) fn extra(self, demand: u64, held: u64, remaining: u64) -> u64 {
         let target = (demand - demand / 4).saturating_mul(self.cost);
         let batch = BATCH.saturating_mul(self.cost).min(self.burst / 4);

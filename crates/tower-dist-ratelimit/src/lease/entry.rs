@@ -224,8 +224,8 @@ impl KeyState {
         // This process calls the backend again at `until`, even if the backend's wait ends later: other instances may
         // return tokens before `due`.
         let wait = Duration::from_nanos(until.max(self.due).saturating_sub(claim.now));
-        // Two leases together can hold the cost, but one lease must pay the whole cost. The rejection reports fewer
-        // tokens than the cost.
+        // One lease must pay the whole cost, so a request can be rejected although two leases together hold the cost.
+        // The rejection then reports at most `cost - 1` remaining tokens.
         let remaining = entry.held(claim.now).min(claim.cost - 1);
         let full_after = entry.full_after(claim.now).max(wait);
         let limit = entry.limit.load(Relaxed);

@@ -19,7 +19,7 @@ pub enum MissingKey {
     Reject,
     /// The request is rejected with [`Reason::Misconfigured`](crate::Reason::Misconfigured) and not charged. By
     /// default, the status is 500 (gRPC: `INTERNAL`), and the response has the key's
-    /// [hint](crate::key::KeyExtractor::hint), if it has one. With the `tracing` feature, the first such request logs
-    /// an error.
+    /// [hint](crate::key::KeyExtractor::hint) if the key has one. With the `tracing` feature, the first such request
+    /// logs an error.
     Error,
 }

@@ -14,7 +14,7 @@ use super::{Reason, Rejection, RejectionResponse};
 /// | missing key because of a misconfigured server | 13 `INTERNAL`, with the [hint](Rejection::hint) if the key has one |
 /// | failed backend, or too few tokens in this instance's [share](crate::FailureMode::Local) during or after a failure | 14 `UNAVAILABLE` |
 ///
-/// Two headers describe the wait, if the wait is known or if a policy can never allow the request:
+/// If the wait is known, or if a policy can never allow the request, the response has two more headers:
 ///
 /// - `grpc-retry-pushback-ms` is the wait in milliseconds (gRFC A6), or -1 if a policy can never allow the request. The
 ///   value -1 stops the client's retries.

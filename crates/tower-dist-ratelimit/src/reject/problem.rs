@@ -7,7 +7,8 @@ use crate::headers::quote;
 /// and cloned.
 pub(crate) fn over_quota(quoted: &str) -> Bytes {
     let shared = Bytes::from(write(Reason::Quota, None, [quoted].into_iter()));
-    // The shared counter is allocated here, at the latest by the first clone, so that no request has to allocate it.
+    // `Bytes` allocates its reference count at the latest with the first clone. This clone allocates it, so
+    // that no request has to.
     drop(shared.clone());
     shared
 }

@@ -73,8 +73,9 @@ pub(super) struct Charged {
 /// The action if a request is dropped.
 pub(super) enum OnDrop {
     Nothing,
-    /// Emits [`Event::Cancelled`], because no decision was reported, and calls [`Limits::take_back`]. Outside of a
-    /// runtime there can be a charge to refund: `call` charges the request, and the first poll reports the decision.
+    /// Emits [`Event::Cancelled`], because no decision was reported, and calls [`Limits::take_back`]. If
+    /// `call` ran outside of a runtime, there can be a charge to refund: `call` charged the request, and the
+    /// first poll would have reported the decision.
     Cancelled,
     /// Refunds the charge by [`Limits::take_back`], because the inner service was not called.
     Refund,

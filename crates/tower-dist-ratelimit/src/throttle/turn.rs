@@ -89,8 +89,9 @@ impl Turn {
         Err(Reason::TooLong)
     }
 
-    /// Waits after a rejection: the first request of a queue waits for `wait`, in which its tokens return. Any other
-    /// request joins the queue if it has no place, and waits until all earlier requests have left.
+    /// Waits after a rejection. A request without a place joins the end of its queue. Then the first request of the
+    /// queue waits for `wait`, in which its tokens return. Any other request waits until all earlier requests have
+    /// left.
     async fn wait_for_tokens(&mut self, wait: Duration) -> Result<(), Reason> {
         let now = Instant::now();
         let turn = wait.saturating_add(leaky_queue_wait(&self.charged.limits, &self.charged.check));
@@ -127,8 +128,8 @@ impl Turn {
     }
 }
 
-/// Returns whether each policy's burst, or limit without a burst, covers the cost of a request. If not, the request is
-/// rejected without a wait.
+/// Returns whether the cost of a request is at most the burst of each policy, or the limit if the algorithm has no
+/// burst. If not, the request is rejected without a wait.
 pub(super) fn can_pass(limits: &Limits, check: &Check) -> bool {
     let mut charges = check.charges.iter();
     charges.all(|asked| asked.cost <= limits.rules[asked.rule].quota(asked).burst_size())

@@ -49,8 +49,8 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     /// The 0-based index of the hedge that a demanded wait moved, and that hedge's new time. Later hedges keep their
     /// distance to that hedge.
     pub(crate) moved: Option<(u32, Instant)>,
-    /// Whether the first attempt failed on a budget that is shared with a layer above, and no layer has recorded the
-    /// failure there.
+    /// Whether the first attempt failed, a layer above shares the budget, and no layer has recorded the failure on that
+    /// budget.
     pub(crate) unrecorded: bool,
     /// The latency of the first attempt, if it failed and the call waits for hedges.
     pub(crate) failed_after: Option<Duration>,
@@ -137,7 +137,7 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
     }
 }
 
-/// The time `delay` after `start`; `None` means never.
+/// Returns `start + delay`; `None` means never.
 fn later(start: Instant, delay: Duration) -> Option<Instant> {
     match delay.as_secs() < CENTURY {
         true => start.checked_add(delay),

@@ -22,7 +22,7 @@ use crate::{HedgeLayer, NoObserver};
 /// | `max_hedges` | 1 with `percentile` and `fixed`; `delays` and `fan_out` set the number themselves | |
 /// | `min_delay`, `max_delay`, `initial_delay` | 1 ms, none, none | resolution of tokio's timers |
 /// | `window` | 10 s, or longer until it has `max(100, 10 ÷ (1 − q))` samples | |
-/// | `budget` | `percentile`: each eligible call that succeeds adds 1 − q tokens, from 10 initial tokens up to 100; other triggers: unlimited, since their times are the caller's own decision | *The Tail at Scale* |
+/// | `budget` | `percentile`: starts with 10 tokens and holds at most 100; each successful call that may be hedged adds 1 − q. Other triggers: unlimited, because the caller chooses the times of hedges | *The Tail at Scale* |
 /// | `key` | one class | |
 ///
 /// Choose the protocol first, with `http` or `grpc`. Call all other setters in any order.
@@ -50,8 +50,8 @@ pub struct HedgeLayerBuilder<P = Generic, O = NoObserver, A = Anywhere, L = Canc
 );
 
 impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
-    /// The quantile of the latency of live calls at which the first hedge is due. The quantile is above 0 and below 1.
-    /// Hedge k is due after k times that latency.
+    /// The quantile of latency after which the first hedge is due: above 0 and below 1. The layer learns the latency at
+    /// this quantile from live calls. Hedge k is due after k times that latency.
     ///
     /// With 0.95 about the slowest 5 % of the calls are hedged. Choose the quantile by the additional load that you can
     /// afford. The default budget pays for one hedge of each of these calls. [`build`](Self::build) fails if an

@@ -12,11 +12,12 @@ use tokio::time::timeout;
 
 use super::Losers;
 
-/// Bounds the connections and tasks that losers occupy. Few clients keep more idle connections to one host.
+/// Default number of concurrent tasks, which bounds the connections that losers occupy. Few clients keep more idle
+/// connections to one host.
 const CAPACITY: usize = 64;
-/// A new connection is cheaper than a longer wait.
+/// Default time limit of a task. A new connection is cheaper than a longer wait.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
-/// Reading more bytes than this usually costs more than a new connection.
+/// Default number of bytes that a task reads at most. Reading more usually costs more than a new connection.
 const BODY_LIMIT: u64 = 64 * 1024;
 
 /// Lets losers, the attempts that another attempt has overtaken, end in the background, so that their connections stay

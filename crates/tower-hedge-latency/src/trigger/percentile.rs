@@ -139,7 +139,7 @@ impl Percentile {
 }
 
 impl DelayBounds {
-    /// Returns the time of the first hedge, given the estimator's threshold in microseconds.
+    /// Returns the delay before the first hedge, given the estimator's threshold in microseconds.
     #[inline]
     pub(crate) fn delay(&self, threshold: Option<u64>) -> Option<Duration> {
         let delay = match threshold {

@@ -19,8 +19,8 @@ use crate::{DelaySource, Event, StopReason, nested, retry_after};
 
 /// The state of a call during an attempt, and the decisions after it.
 ///
-/// The fixed order of the fields keeps padding away from large fields. Otherwise each call copies the large field and
-/// the padding once more.
+/// The fixed order of the fields keeps padding away from large fields. Otherwise each call would copy a large field and
+/// its padding once more.
 #[repr(C)]
 pub(crate) struct Call<S, P: Requests<Req>, O: Observe, Req> {
     pub(crate) protocol: P,
@@ -128,8 +128,8 @@ where
         self.decide(verdict, outcome)
     }
 
-    /// Records an attempt's failure on the budget, unless a layer below has recorded it there. No failure is recorded
-    /// before the free retry.
+    /// Records an attempt's failure on the budget, unless a layer below has recorded it there. A
+    /// [`Verdict::Unprocessed`] is not recorded while the call still has its one free retry, which takes no token.
     ///
     /// If `is_passed_on` is true, a layer above may also handle the failure. Then only the layer that deposits into the
     /// budget records the failure.

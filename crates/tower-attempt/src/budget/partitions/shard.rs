@@ -72,9 +72,9 @@ impl PartitionShard {
         })
     }
 
-    /// Takes the partitions out of the shard while `change` runs, so that no thread can find them. If a budget has no
-    /// other owner then, no thread can clone it until `change` returns. A thread that began to search before, or has
-    /// cloned a budget, counts as another owner.
+    /// Takes the partitions out of the shard while `change` runs, so that no thread can find them. Once a budget has no
+    /// other owner, no thread can clone it until `change` returns. A thread that began to search before, or has cloned
+    /// a budget, counts as another owner.
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Partition>) -> T) -> T {
         let partitions = self.0.swap(None);
         let mut partitions = partitions.map(Arc::unwrap_or_clone).unwrap_or_default();

@@ -32,7 +32,7 @@ const CHOICES: [usize; 3] = [0, 1, 2];
 pub(super) struct Slots {
     lines: Lines,
     stripes: Box<[Mutex<()>; STRIPES]>,
-    /// For each stripe of lines, the slot that was last given to a key. Read only under the stripe's lock.
+    /// For each stripe of lines, the slot that was last given to a key. Accessed only under the stripe's lock.
     last_inserts: Box<[Mutex<LastInsert>; STRIPES]>,
 }
 
@@ -122,8 +122,8 @@ impl Slots {
             };
             match slot.value.compare_exchange(seen, next, AcqRel, Acquire) {
                 Ok(_) => return self.keeps(slot, key, seen, next).then_some(seen),
-                // Tries again immediately: the thread that has just failed holds the cache line, so it is likely the
-                // next to succeed.
+                // Tries again immediately: after the failed exchange, this thread holds the cache line, so it will
+                // probably succeed next.
                 Err(now) => seen = now,
             }
         }
@@ -138,10 +138,10 @@ impl Slots {
 
     /// Waits for the insert that took the slot, and returns whether the key got the slot back.
     ///
-    /// An insert that finds the charge gives the slot back, but a later insert may take the slot again. An insert that
-    /// ended before the charge keeps the slot. The charge then hit the new owner, because the insert had written a
-    /// value equal to `seen`. This function undoes such a charge. If the new owner's value or the stripe's last insert
-    /// has changed since, the charge stays, and the new owner has too few tokens.
+    /// If the charge changed the value first, the insert gives the slot back, but a later insert may take the slot
+    /// again. If the insert changed the value first, the insert keeps the slot. The charge then hit the new owner,
+    /// because the insert had written a value equal to `seen`. This function undoes such a charge. If the new owner's
+    /// value or the stripe's last insert has changed since, the charge stays, and the new owner has too few tokens.
     #[cold]
     fn keeps_slot(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
         let _locked = self.lock(key);
@@ -152,8 +152,8 @@ impl Slots {
         mine
     }
 
-    /// Returns the slot that was last given to a key in this slot's stripe. The lines of a stripe are `STRIPES` lines
-    /// apart, so the memory address of each line selects the same entry.
+    /// Returns the slot of this slot's stripe that was last given to a key. The lines of a stripe are
+    /// `STRIPES` lines apart, so the memory addresses of all of them select the same entry.
     fn last_inserts(&self, slot: Slot<'_>) -> MutexGuard<'_, LastInsert> {
         let last_inserts = &self.last_inserts[slot.line() % STRIPES];
         last_inserts.lock().unwrap_or_else(PoisonError::into_inner)

@@ -28,8 +28,8 @@ pub(crate) fn bucket_store(algorithm: Algorithm, quota: Quota, _: bool, keys: us
 
 /// Builds the store of any algorithm. A policy refers to this function only after a call of
 /// [`counted`](crate::Policy::counted) or [`dynamic_quotas`](crate::Policy::dynamic_quotas). All setters of windows and
-/// logs call the former, and all setters of dynamic quotas the latter. So if a binary calls neither, the linker can
-/// drop the code that only this function needs.
+/// logs call `counted`, and all setters of dynamic quotas call `dynamic_quotas`. So if a binary calls neither of the
+/// two, the linker can drop the code that only `any_store` needs.
 pub(crate) fn any_store(
     algorithm: Algorithm,
     quota: Quota,

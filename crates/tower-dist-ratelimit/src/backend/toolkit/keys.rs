@@ -19,7 +19,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Returns the store keys of a policy, or of a set of policies with one name for all.
+    /// Returns the store keys of a policy, or of a set of policies. For a set, `name` stands for all of its policies.
     #[must_use]
     pub fn new(prefix: &str, layout: &str, name: &str) -> Self {
         let hash = tag(name.as_bytes());

@@ -60,7 +60,7 @@ fn place(key: &[u8]) -> usize {
     usize::try_from(bits).unwrap_or_default()
 }
 
-/// Returns the tag of a key. [`Tags`] caches tags.
+/// Returns the tag of a key: 128 bits of the key's BLAKE3 hash, in hexadecimal. [`Tags`] caches tags.
 #[must_use]
 pub fn tag(key: &[u8]) -> Tag {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";

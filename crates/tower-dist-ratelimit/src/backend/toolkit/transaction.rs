@@ -197,13 +197,13 @@ impl Transactions {
     }
 
     /// Makes corrections. If a failure [is retryable](TransactionPart::is_retryable), sends the correction again, for
-    /// about 5 s. Counts corrections with other failures, and corrections that still fail then, as [lost](Self::lost).
+    /// about 5 s. A correction that still fails then, or fails in another way, counts as [lost](Self::lost).
     ///
     /// # Errors
     ///
-    /// No correction could be sent and no failure is retryable, 8,192 transactions are in progress, or
-    /// [`finish`](Self::finish) waits. These corrections do not count as lost, because the caller can send them again.
-    /// The returned future fails if a correction is lost or the runtime has ended.
+    /// Fails at once if no correction could be sent and no failure is retryable, if 8,192 transactions are in progress,
+    /// or if [`finish`](Self::finish) waits. These corrections do not count as lost, because the caller can send them
+    /// again. The returned future fails if a correction is lost or the runtime has ended.
     pub fn settle<P: TransactionPart>(
         &self,
         parts: Vec<P>,

@@ -99,8 +99,8 @@ pub(super) async fn expiry(case: Case) -> Checked {
     is_unused(operation, unused, seen)
 }
 
-/// Checks the `reset_after` of a look shortly before the end of `wait`. The decision that returned `wait` was made
-/// between the two times of `since`.
+/// Checks the `reset_after` of a look (a charge of zero cost) during `wait`, the `reset_after` of an earlier decision.
+/// That decision was made between the two times of `since`.
 async fn still(subject: &Subject, key: &[u8], wait: Duration, since: [Duration; 2]) -> Checked {
     let now = || Duration::from_nanos(subject.now());
     let (grain, asked) = (subject.grain(), now());

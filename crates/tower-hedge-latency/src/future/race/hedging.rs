@@ -198,8 +198,7 @@ where
 
     /// Whether the call continues after the failure of its first attempt.
     ///
-    /// It continues if a hedge is in flight. If none is, and without `hedge_on_failure`, it ends: retries belong to a
-    /// retry layer.
+    /// Without `hedge_on_failure` the call continues only if a hedge is in flight: retries belong to a retry layer.
     ///
     /// With `hedge_on_failure` the call also continues if a hedge can be sent now: the next hedge, or a due hedge that
     /// waits for its service. The failed attempt may have just made that service ready. If the service's next

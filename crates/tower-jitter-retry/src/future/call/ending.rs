@@ -54,7 +54,7 @@ where
         outcome
     }
 
-    /// Whether a failure with which the call ends for this reason gets the mark that keeps layers above from retrying it.
+    /// Whether the call's failure gets a mark, so that layers above do not retry it. `reason` is why the call ends.
     pub(super) fn marks(&self, reason: StopReason) -> bool {
         match reason {
             StopReason::Fatal | StopReason::NotResendable | StopReason::NotReady => false,
@@ -62,7 +62,7 @@ where
         }
     }
 
-    /// Counts a call that succeeded with a retry, and adds the report to its response.
+    /// Counts a call that succeeded with a retry, and adds the call's [`RetryInfo`] to the outcome.
     #[cold]
     #[inline(never)]
     pub(crate) fn recovered(&self, outcome: Outcome<S, Req>) -> Outcome<S, Req> {
