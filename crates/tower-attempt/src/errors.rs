@@ -137,7 +137,8 @@ impl Rejected {
     /// Otherwise returns the verdict unchanged.
     ///
     /// If the rejection or the rule names a wait, the longer of these waits is the minimum delay of the retry. If
-    /// neither names a wait, the new verdict is fatal, or for a hedge transient, so that the other attempts continue.
+    /// neither names a wait, the new verdict is fatal. For a hedge, it is transient instead, so that the other attempts
+    /// continue.
     #[cold]
     pub(crate) fn amend<Res, E: 'static>(
         verdict: Verdict,

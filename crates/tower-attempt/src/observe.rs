@@ -26,7 +26,7 @@ use crate::Attempt;
 /// | event | when |
 /// |---|---|
 /// | [`AttemptStarted`](Event::AttemptStarted) | the layer sends an attempt, the first one included |
-/// | [`AttemptEnded`](Event::AttemptEnded) | the attempt has an outcome, or the call ends before; once per attempt |
+/// | [`AttemptEnded`](Event::AttemptEnded) | the attempt has an outcome, or the call ends first; once per attempt |
 /// | [`RetryScheduled`](Event::RetryScheduled) | an attempt failed, and a retry is scheduled (in shadow mode: would be scheduled) |
 /// | [`HedgeSkipped`](Event::HedgeSkipped) | a hedge was due and is not sent |
 /// | [`CallEnded`](Event::CallEnded) | the call succeeded, failed or was cancelled; exactly once per call |

@@ -46,34 +46,35 @@ use crate::{
 /// | [`fixed_window_from_first_request`](Policy::fixed_window_from_first_request), whole seconds from 2 s to below 30 days | a counter that expires with its window | usually 1; usually 2 or more for a rejection | the server's |
 /// | [`fixed_window`](Policy::fixed_window), [`fixed_window_staggered`](Policy::fixed_window_staggered) | a counter per window | usually 1; usually 2 or more for a rejection | this machine's |
 /// | all others, and `fixed_window_from_first_request` with other windows | a value of a [`CasBackend`], written by compare-and-swap | 2, more while other processes change the key; usually 1 for a rejection | this machine's |
-/// | several policies in a set | one value per key | as in the row above | this machine's |
+/// | several policies of one layer or limiter (a *set*) | one value per key | as in the row above | this machine's |
 ///
 /// Waits are exact, except in a window that the server's clock ends. That clock ticks once a second. So such a window
 /// is up to a second longer than configured, and its waits are whole seconds, rounded up.
 ///
 /// # Counters
 ///
-/// A charge adds its cost to the window's count, or its [maximum grant](tower_dist_ratelimit::backend::Charge::up_to)
-/// if that is higher, but at most the limit. If the window had too few free tokens for the cost, the request is
-/// rejected, and another round trip takes the added tokens back. So a rejected request normally leaves the count
-/// unchanged in the end. A request whose cost is zero or above the limit only reads the count, in one round trip.
+/// A charge adds tokens to the window's count: the higher of its cost and its [maximum
+/// grant](tower_dist_ratelimit::backend::Charge::up_to), but never more than the limit. If the window had too few free
+/// tokens for the cost, the request is rejected, and another round trip takes the added tokens back. So a rejected
+/// request normally leaves the count unchanged in the end. A request whose cost is zero or above the limit only reads
+/// the count, in one round trip.
 ///
 /// Until the tokens are taken back, another request that would fit can be rejected. An allowed charge that added more
 /// tokens than it is granted can cause such a rejection, too. The [deny
 /// cache](tower_dist_ratelimit::RateLimitLayerBuilder::deny_cache) extends such a rejection by up to a second.
-/// Without refunds and dynamic quotas, no such rejection occurs if all requests have the same cost and no higher
-/// maximum grant.
+/// Such rejections occur only with requests of different costs, maximum grants above the cost, refunds, or dynamic
+/// quotas.
 ///
 /// A window that the server ends may end before the added tokens are taken back. So an attempt to take them back
 /// succeeds only if no other charge has changed the count since the count was last read. The tokens may stay charged
 /// until the window ends in these cases:
 ///
 /// - Other charges change the count during each of 16 attempts.
-/// - An attempt fails after the window's length less 2 s has passed since the charge. So a window of 2 s gets one
-///   attempt.
+/// - An attempt fails when at most 2 s of the window's length remain, counted from the charge. No further attempt is
+///   then made, so a window of 2 s gets only one.
 /// - The connection is lost, or the server answers with an error.
 ///
-/// Dynamic quotas may lower or raise the limit at any time.
+/// With dynamic quotas, each charge is decided by the limit that it brings.
 ///
 /// # Values
 ///
@@ -95,7 +96,8 @@ use crate::{
 ///
 /// After its end, a window that a machine's clock ends is kept for at least its own length or a minute, whichever is
 /// shorter. A process whose clock is further behind can find its window deleted. If a clock jumps back, a value admits
-/// no more than before, and a counter admits as much as a machine whose clock is that far behind. A clock that was far
+/// no more than it would without the jump. A counter is then charged in an earlier window, as by a machine whose clock
+/// is behind, so the bound for `s` above applies. A clock that was far
 /// ahead blocks a key only until the item expires by the server's clock.
 ///
 /// # Keys and values
@@ -107,8 +109,9 @@ use crate::{
 /// new connection writes the key `prefix:probe`, which expires after 10 s.
 ///
 /// A counter takes 120 to 150 bytes on the server, a bucket 150 bytes, and a log up to 72 KiB. Every item expires,
-/// unless its end is after January 2038. A request of zero cost writes nothing. A value that is no count or state of
-/// this backend counts as zero, and the next charge that takes tokens replaces it.
+/// unless it has to be kept for more than 30 days and until after mid-January 2038. A request of zero cost writes
+/// nothing. A value that is no count or state of this backend counts as zero, and the next charge that takes tokens
+/// replaces it.
 ///
 /// A policy that is deployed with another limit keeps its counts, even while instances with the old limit run. The
 /// counts start from zero if
@@ -211,7 +214,8 @@ impl Memcached {
         self.corrections.lost() + self.values.lost_corrections()
     }
 
-    /// Waits at most `limit` until no correction and no request with several keys is in progress.
+    /// Waits at most `limit` for two things: for the corrections of counters, and for all corrections of values and
+    /// requests with several keys. It returns when both have ended.
     ///
     /// A refund continues after its request has ended, but not after the runtime has shut down. So call this at
     /// shutdown, after the last request.
@@ -222,8 +226,9 @@ impl Memcached {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends only the wait; corrections and requests continue. During the wait, new corrections and
-    /// new requests with several keys fail.
+    /// Dropping the future ends only the wait; corrections and requests continue. While corrections of counters are
+    /// awaited, new ones fail. While corrections of values or requests with several keys are awaited, new ones of these
+    /// two kinds fail.
     ///
     /// # Example
     ///

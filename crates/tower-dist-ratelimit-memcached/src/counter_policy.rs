@@ -18,8 +18,8 @@ use super::{
 /// yet taken back. The server's counters wrap at 2⁶⁴.
 pub(super) const MOST: u64 = 1 << 48;
 
-/// Exclusive upper bound of the length of a window that begins with the first request. The item's time to live is a
-/// second longer than this length. The server reads a time to live above 30 days as a date.
+/// Exclusive upper bound of the length of a window that begins with the first request. The time to live of a window's
+/// item is a second longer than the window. The server reads a time to live above 30 days as a date.
 const LONGEST_FROM_FIRST: Duration = Duration::from_secs(30 * 86_400);
 
 /// A policy that is decided alone, and whose fixed windows are counters. Each window of a key is a Memcached item.

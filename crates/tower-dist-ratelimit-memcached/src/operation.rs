@@ -334,9 +334,10 @@ impl Operation {
                 return Ok(Some(count(&meta).unwrap_or(0)));
             }
             let meta = self.read(attempt.number).await?;
-            // If the time to live has not grown, the item is the charged window or a later one. A later window's time
-            // to live falls to `ttl` no earlier than one window length after the charge, less a tick of the server's
-            // clock at each end.
+            // If the time to live has grown since the charge, the item is a later window. Otherwise the item can be
+            // either window. A later window's time to live falls to `ttl`, that of the charged window, no earlier than
+            // one window length after the charge, less a tick of the server's clock at each end. So before then, the
+            // item is the charged window.
             let ticks = Duration::from_secs(2);
             let is_same = meta.ttl.is_some_and(|now| Some(now) <= ttl)
                 && attempt

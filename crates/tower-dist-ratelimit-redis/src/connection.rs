@@ -99,7 +99,7 @@ impl Dialer {
         })
     }
 
-    /// Connects and authenticates. Boxed for the same reason as in [`dial`](Self::dial).
+    /// Connects and authenticates. The future is boxed: its code would otherwise be part of each caller.
     pub(super) fn connect(
         self,
         address: Address,

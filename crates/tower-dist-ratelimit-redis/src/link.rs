@@ -37,7 +37,8 @@ struct SharedLink {
 }
 
 impl Link {
-    /// Spawns the task. The link uses `connection` first, then the connections that `connect` makes. Without a
+    /// Spawns the task that keeps the server connected. The link uses `connection` first, then the connections that
+    /// `connect` makes. Without a
     /// `connection`, the link is down until `connect` succeeds.
     pub(super) fn new(
         connection: Option<Connection>,

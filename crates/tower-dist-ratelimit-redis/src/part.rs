@@ -24,7 +24,7 @@ pub(super) struct SlotPart {
     pub(super) charges: SmallVec<[PlacedCharge; 2]>,
 }
 
-/// The data of a charge that a [`ScriptCall`] does not have.
+/// What a [`ScriptCall`] does not store about one of its charges.
 #[derive(Clone)]
 pub(super) struct PlacedCharge {
     /// The index of the charge in the request.

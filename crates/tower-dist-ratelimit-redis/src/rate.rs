@@ -110,9 +110,9 @@ fn below(num: u64, den: u64, most: u64) -> (u64, u64) {
     let whole = num / den;
     let (mut low, mut high) = ((whole, 1), (whole + 1, 1));
     loop {
-        // Number of steps by which the lower bound can rise before it passes the fraction or the largest denominator.
         let below_by = num * low.1 - low.0 * den;
         let above_by = high.0 * den - num * high.1;
+        // Number of steps by which the lower bound can rise before it passes the fraction or the largest denominator.
         let up = (below_by / above_by).min((most - low.1) / high.1);
         low = (low.0 + up * high.0, low.1 + up * high.1);
         let below_by = num * low.1 - low.0 * den;

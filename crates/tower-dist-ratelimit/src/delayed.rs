@@ -10,8 +10,8 @@ use tower_service::Service;
 /// A request that waits for its turn in a [leaky queue](crate::Policy::leaky_queue), if it has a delay, and then for
 /// the readiness of a clone of the inner service. During the delay, the request reserves no capacity of the service.
 pub(crate) struct Delayed<S, Req> {
-    /// Boxed, because most requests need no timer. A trait object, because the destructor of a `Sleep` would be
-    /// compiled into each codegen unit.
+    /// Boxed, because most requests need no timer. A trait object, because the destructor of a `Sleep` would otherwise
+    /// be compiled into each codegen unit.
     delay: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
     inner: S,
     /// `None` after the call.

@@ -126,8 +126,10 @@ impl RateLimitHandle {
         })
     }
 
-    /// Charges `tokens` more. If fewer tokens are free, the key goes into debt, and later requests are rejected for
-    /// longer. Has no effect after [`settle`](Self::settle).
+    /// Charges `tokens` more. Has no effect after [`settle`](Self::settle).
+    ///
+    /// If fewer tokens are free, the key goes into debt, and later requests are rejected for longer. A fixed window
+    /// forgets the debt when the window ends.
     pub fn charge(&self, tokens: u64) {
         self.correct(|charged| charged.saturating_add(tokens), false);
     }

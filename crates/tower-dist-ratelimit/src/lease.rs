@@ -63,9 +63,10 @@ pub(crate) trait Leases: Send + Sync {
     /// Decides the request from a lease, if one has enough tokens. Returns whether it did.
     fn spend(&self, charge: &Charge<'_>, out: &mut Decision) -> bool;
 
-    /// Empties all leases, and returns their unused tokens to the backend. For each key it holds back the tokens that
-    /// the bucket gains in a lease time plus the backend timeout. Tokens of windows and logs, and of keys that are too
-    /// long to store, are not returned. Fails if the backend fails to take back the tokens of a key.
+    /// Empties all leases, and returns their unused tokens to the backend. From the unused tokens of each key, first
+    /// deducts the number that the bucket gains in a lease time plus the backend timeout. Tokens of windows and logs,
+    /// and of keys that are too long to store, are not returned. Fails if the backend fails to take back the tokens of
+    /// a key.
     fn give_back(&self) -> BoxFuture<'_, Result<(), BackendError>>;
 }
 

@@ -181,8 +181,9 @@ impl Limiter {
         decision(limits, outcome, &mut check)
     }
 
-    /// Charges `tokens` in addition to an earlier check. If fewer tokens are free, the key goes into debt, and later
-    /// checks are rejected for longer. Use it for a cost that turns out higher than expected.
+    /// Charges `tokens` in addition to an earlier check, for a cost that turns out higher than expected. If fewer
+    /// tokens are free, the key goes into debt, and later checks are rejected for longer. A fixed window forgets the
+    /// debt when the window ends.
     ///
     /// While the [circuit is open](crate::FailureMode), the [local fallback](crate::FailureMode::Local) is charged.
     /// Without a local fallback, the charge then fails.
@@ -287,10 +288,10 @@ impl Limiter {
     /// Gives unused tokens of [leases](crate::Consistency::Leased) back to the backend. Call it before shutdown:
     /// otherwise all unused tokens are lost, which matters for hourly and daily quotas.
     ///
-    /// A bucket gets back its unused tokens, less the number of tokens that it regains in one lease time plus the
-    /// backend timeout. This deduction keeps the [bound on over-admission](crate::Consistency::Leased). Windows, logs,
-    /// and keys of more than about 1,000 bytes get nothing back. Later requests can lease again. Without leases, this
-    /// has no effect.
+    /// A bucket gets back its unused tokens minus a deduction: the tokens that it regains during a lease time and a
+    /// backend timeout together. The deduction keeps the [bound on over-admission](crate::Consistency::Leased).
+    /// Windows, logs, and keys of more than about 1,000 bytes get nothing back. Later requests can lease again. Without
+    /// leases, this has no effect.
     ///
     /// # Errors
     ///

@@ -128,9 +128,10 @@ impl Policy {
         self
     }
 
-    /// Counts with a leaky bucket as a queue. Requests pass one at a time, `window / limit` apart for each token of
-    /// their cost, and wait for their turn. A request of cost zero passes immediately. A request that would wait longer
-    /// than `max_wait` is rejected. `max_wait` is above zero and at most 100 years; some backends allow less.
+    /// Counts with a leaky bucket as a queue. Requests wait for their turn and pass one at a time. After each request,
+    /// the queue pauses for `window / limit` per token of the request's cost. A request of cost zero passes
+    /// immediately. A request that would wait longer than `max_wait` is rejected. `max_wait` is above zero and at most
+    /// 100 years; some backends allow less.
     ///
     /// Use it for calls that must not come in bursts at all, such as those to a partner's API. Layers wait for the
     /// decision's [`delay`](crate::Decision::delay). A caller of a [`Limiter`](crate::Limiter) has to wait for the
@@ -196,7 +197,7 @@ impl Policy {
     /// window.
     ///
     /// Use it for small limits that must hold, such as logins. The limit is at most 10,000, or less in some backends.
-    /// In [`Memory`](crate::backend::Memory), each request in the window takes 16 to 37 bytes.
+    /// In [`Memory`](crate::backend::Memory), each request in the window usually takes 16 to 37 bytes.
     pub fn sliding_window_log(self) -> Self {
         self.counted(Algorithm::SlidingWindowLog)
     }
@@ -507,8 +508,7 @@ impl Policy {
     /// [`Memory`](crate::backend::Memory) and no [consistency](crate::RateLimitLayerBuilder::consistency) is set,
     /// [`Local`](crate::FailureMode::Local) decides with the quotas given to [`Policy::new`](Self::new). After the
     /// look-up, the backend has the whole timeout again, so a slow look-up never opens the backend's circuit. During
-    /// the look-up the request
-    /// occupies the ready inner service, so keep the quotas in a cache.
+    /// the look-up the request occupies the ready inner service, so keep the quotas in a cache.
     ///
     /// This works in a [`RateLimitLayer`](crate::RateLimitLayer), for HTTP and gRPC. For other requests, and for
     /// requests that [wait](crate::ThrottleLayer) for their turn, let a layer above look up the quota and store it in
@@ -525,7 +525,8 @@ impl Policy {
     ///     (tenant == "big").then(|| Quota::per_second(1_000))
     /// }
     ///
-    /// let policy = Policy::new("per-tenant", Quota::per_second(10)).by(key::header("x-tenant")).quota_by_async(|head| {
+    /// let policy = Policy::new("per-tenant", Quota::per_second(10)).by(key::header("x-tenant")).quota_by_async(|head|
+    /// {
     ///     let tenant = head.headers().get("x-tenant").and_then(|value| value.to_str().ok());
     ///     look_up(tenant.unwrap_or_default().to_owned())
     /// });

@@ -15,8 +15,8 @@ const REFRESH_SAMPLES: u32 = 256;
 /// default window.
 const REFRESH_MICROS: u64 = 100_000;
 /// A window with this many times its required samples has at least 1,000 samples beyond the threshold. More samples
-/// would not make the threshold more precise than its histogram bucket. So from twice as many calls per window on, the
-/// estimator samples only a part of the calls.
+/// would not make the threshold more precise than its histogram bucket. So if a window has at least 200 calls per
+/// required sample, the estimator samples only a part of the calls.
 const PLENTY: u64 = 100;
 /// The lowest sampling rate is one of 2⁴ calls. A lower rate would save next to nothing, and would adapt slowly when
 /// calls become rare.
@@ -160,7 +160,8 @@ impl Estimator {
         self.refreshed.store(now, Relaxed);
         self.rotate(now, target);
         let [one, other] = &self.windows;
-        // If the quantile has changed, a threshold from few samples is better than the threshold of the old quantile.
+        // If a threshold is known, one sample is enough. After a change of the quantile, a threshold from few samples
+        // is better than the threshold of the old quantile.
         let least = self.threshold().map_or(target.samples, |_| 1);
         if let Some(threshold) = quantile([one, other], target.above, least) {
             self.threshold.store(threshold, Relaxed);
@@ -189,8 +190,9 @@ impl Estimator {
             self.opened.store(now, Relaxed);
         }
         let rarity = match is_over && !is_full {
-            // Calls became rare, so every call becomes a sample. The window starts again without its old samples, which
-            // represent several calls each and would fill it too early.
+            // Calls became rare, so every call becomes a sample. The window drops its old samples, which represent
+            // several calls each and would fill it too early. It keeps its opening time, so it closes as soon as it has
+            // enough new samples.
             true if rarity > 0 => {
                 full.clear();
                 0

@@ -182,8 +182,8 @@ impl Settings {
         bounds.delay(class.estimator.threshold())
     }
 
-    /// Records a call that ends `now` and represents `calls` calls, if the trigger learns and its quantile is still the
-    /// same.
+    /// Records a call that ends `now` and represents `calls` calls, if the trigger learns and its quantile is the same
+    /// as when the call began.
     pub(crate) fn learn(&self, class: &Class, seen: Observation, calls: u32, now: Instant) {
         if self.learns() && self.target.above == self.latencies.above.load(Relaxed) {
             let now = || micros(now.saturating_duration_since(self.latencies.epoch));
@@ -198,8 +198,8 @@ impl Settings {
 
     /// Deposits a successful call into the budget, unless a layer above does.
     ///
-    /// A budget's ratio is a share of the eligible calls, so only these deposit. gRPC's throttle has no such share: every
-    /// successful call adds its `tokenRatio` (gRFC A6).
+    /// A budget's ratio is a share of the eligible calls, so only these deposit. gRPC's throttle has no such share:
+    /// every successful call adds its `tokenRatio` (gRFC A6).
     #[inline]
     pub(crate) fn deposit(&self, is_eligible: bool, budget: &Budget) {
         if self.deposits && (is_eligible || budget.share().is_none()) {

@@ -37,7 +37,7 @@ pub struct RetryCounts {
 
 impl RetryCounts {
     /// Returns the number of calls that ended for `reason`. For [`StopReason::Success`], that is
-    /// [`recovered`](Self::recovered).
+    /// [`recovered`](Self::recovered). For [`StopReason::Cancelled`], it is always 0.
     #[must_use]
     pub fn stopped(&self, reason: StopReason) -> u64 {
         self.stopped.get(reason as usize).copied().unwrap_or(0)

@@ -4,7 +4,7 @@ use crate::BuildError;
 #[derive(Clone, Debug)]
 pub struct OneOf<T> {
     given: Option<(&'static str, T)>,
-    /// A setter that was called, other than the one in `given`, if there is one.
+    /// A setter that was called besides the one in `given`, if any.
     other: Option<&'static str>,
 }
 

@@ -148,7 +148,8 @@ impl CallInfo {
     }
 }
 
-/// The method and URI of an HTTP request; empty for other protocols.
+/// The method and URI of an HTTP or gRPC request. Empty for other protocols, and if the observer does not [read the
+/// request](super::Observer::reads_request).
 #[derive(Clone, Debug, Default)]
 pub struct RequestLine(#[cfg(feature = "http")] pub(crate) Option<(Method, Uri)>);
 

@@ -153,8 +153,8 @@ impl_replayable!(
     |body| Self::new(Native::new(body)),
 );
 
-// `Body::new` of axum and tonic does not box an `UnsyncBoxBody` whose error is the crate's own error type. So the body
-// is boxed once, and its error is not wrapped.
+// axum's `Body::new` keeps an `UnsyncBoxBody` with the error `axum_core::Error` as it is, and tonic's keeps one with
+// the error `tonic::Status`. So the body is boxed once, and its error is not wrapped.
 
 #[cfg(feature = "axum-08")]
 impl_replayable!(

@@ -14,7 +14,7 @@ use crate::{Attempt, HttpRequest};
 ///
 /// The head is cloned, and the bytes of a body in memory are shared. A body that streams is recorded frame by frame
 /// while the first attempt sends it. A further attempt sends the recorded frames, and then reads the stream together
-/// with the attempts that are still sending it. Unless it is interrupted, each attempt receives every frame. A stalled
+/// with the attempts that are still sending it. Each attempt that is not interrupted receives every frame. A stalled
 /// attempt delays no other attempt. When no further attempt can follow, frames that every attempt has read are freed.
 ///
 /// When an attempt in flight has read more than the [limit](Self::save), the request can no longer be resent. The
@@ -23,7 +23,8 @@ use crate::{Attempt, HttpRequest};
 ///
 /// A body that hides its content and knows its exact size is polled once before it is sent, to find out whether it is
 /// in memory. A [`ReplayBody`](crate::ReplayBody) is not polled. No body is polled if the request has `Expect`, because
-/// the first poll must wait for the server's `100 Continue`. Apart from this poll, nothing is read ahead. A request with
+/// the first poll must wait for the server's `100 Continue`. Apart from this poll, nothing is read ahead. A request
+/// with
 /// `Upgrade` is sent once, because its connection is about to change its protocol.
 ///
 /// Extra attempts carry their [`Attempt`] in the request's extensions. `reqwest::Request` keeps its extensions private,

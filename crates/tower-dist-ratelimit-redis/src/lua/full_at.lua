@@ -1,6 +1,7 @@
-  -- A token is TOKEN units, and RATE units drain in a microsecond. The value has two or three numbers: the time at which all
-  -- used units will have drained, in whole microseconds; the time from the write until then; and, if the exact time is later by
-  -- a fraction of a microsecond, the numerator of this fraction over RATE.
+  -- A token is TOKEN units, and RATE units drain in a microsecond. The value has two or three numbers:
+  -- 1. The time at which all used units will have drained, in whole microseconds.
+  -- 2. The time from the write until then.
+  -- 3. If the exact time is later by a fraction of a microsecond: the numerator of this fraction over RATE.
   local RATE, TOKEN, BURST = $RATE, $TOKEN, $BURST
 
   local function open(key)

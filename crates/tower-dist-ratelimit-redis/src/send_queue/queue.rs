@@ -25,10 +25,10 @@ const MANY: usize = 64;
 /// concurrent requests for one key, a value of one gives the same median latency.
 pub(super) const FREE_CALLS: usize = 2;
 
-/// Minimum time from the last call to the next one while [`FREE_CALLS`] calls are in flight.
+/// Minimum time from the last call to the next one while at least [`FREE_CALLS`] calls are in flight.
 ///
-/// A full batch and [`MANY`] waiting requests do not wait for this time. A nearby server usually answers sooner, so its
-/// calls carry many requests under load.
+/// A full batch and [`MANY`] waiting requests do not wait for this time. A nearby server usually answers within this
+/// time. Under load, the next call then carries the requests that have waited for the answer.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 /// Maximum number of calls of one kind in flight.

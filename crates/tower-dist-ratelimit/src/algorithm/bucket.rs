@@ -73,8 +73,8 @@ impl Bucket {
         self.pace.tokens(full.saturating_sub(used))
     }
 
-    /// Returns by how much the wait of the next request exceeds `max_wait`, or goes beyond the horizon. Zero if the
-    /// wait is short enough.
+    /// Returns by how much the wait of the next request exceeds `max_wait`, or goes beyond `HORIZON`, the end of the
+    /// clock's range. Zero if the wait is short enough.
     #[inline(never)]
     fn too_long(&self, now: Moment, ahead: u64, max_wait: u64) -> Duration {
         let last = clamp(now.nanos.saturating_add(max_wait));

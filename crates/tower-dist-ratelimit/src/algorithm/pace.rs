@@ -21,7 +21,7 @@ pub(crate) struct Pace {
     nanos_per_unit: Ratio,
 }
 
-/// An instant: the clock's nanoseconds, and the units that one pace gains until then.
+/// An instant: the clock's nanoseconds, and the units that a pace gains from the clock's zero until then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(super) nanos: u64,
@@ -58,8 +58,8 @@ impl Pace {
 
     /// Computes the pace of a quota whose limit, window and burst are within their bounds. `window` is in nanoseconds.
     fn of(limit: u64, window: u64, burst: u64) -> Self {
-        // The largest k at which `limit << k` and `burst << k` stay within their bounds.
         let room = |most: u128, value: u64| (most / u128::from(value)).ilog2();
+        // The largest k at which `limit << k` and `burst << k` stay within their bounds.
         let token_bits = room(most_per_window(window), limit).min(room(MAX_AHEAD.into(), burst));
         let units_per_window = limit << token_bits;
         Self {

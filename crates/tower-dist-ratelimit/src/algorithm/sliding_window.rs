@@ -116,7 +116,7 @@ impl SlidingWindow {
     fn wait(&self, mut view: WindowView<'_>, most: u64) -> Duration {
         let mut within = view.within();
         let mut waited = view.behind;
-        // After n + 1 sub-windows, none of the present counts is in the window.
+        // After `sub_windows + 1` sub-windows, no count of `view` is in the window.
         for _ in 0..=self.sub_windows {
             let passed = most
                 .checked_sub(within)

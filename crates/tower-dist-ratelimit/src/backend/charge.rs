@@ -86,7 +86,8 @@ impl<'a> Charge<'a> {
         }
     }
 
-    /// The same charge with a maximum grant of `tokens`.
+    /// The same charge, which takes all free tokens up to `tokens`, and at least its cost, if it is allowed. See the
+    /// [field](field@Self::up_to).
     #[must_use]
     pub const fn up_to(mut self, tokens: u64) -> Self {
         self.up_to = tokens;

@@ -71,8 +71,7 @@ impl Fallback {
         })
     }
 
-    /// Returns an upper bound of the time for which an admitted token counts. Tokens in queues and debts can count
-    /// longer.
+    /// Returns an upper bound of the time for which an admitted token counts, except for tokens in queues and debts.
     pub(super) fn retention(&self) -> Duration {
         let retention = self.shares.iter().map(Share::retention);
         retention.max().unwrap_or_default()
@@ -179,8 +178,7 @@ impl Share {
         share
     }
 
-    /// Returns an upper bound of the time for which an admitted token counts. Tokens in queues and debts can count
-    /// longer.
+    /// Returns an upper bound of the time for which an admitted token counts, except for tokens in queues and debts.
     fn retention(&self) -> Duration {
         if self.is_dynamic {
             return HORIZON;
@@ -197,7 +195,8 @@ impl Share {
         let burst = share(quota.burst_size(), self.cost.max(1));
         let limit = match self.algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => share(quota.limit(), 1),
-            // Without a burst, the limit is the maximum cost, so the share's limit covers the fixed cost.
+            // An algorithm without a burst rejects every request that costs more than the limit. So the share's limit
+            // is at least the policy's fixed cost, unless the whole quota is lower.
             _ => share(quota.limit(), self.cost.max(1)),
         };
         Quota::new(limit, quota.window()).burst(burst)

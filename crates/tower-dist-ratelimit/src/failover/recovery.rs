@@ -36,16 +36,16 @@ use std::{
 
 use crate::algorithm::saturating_nanos;
 
-/// The times until which a process that has returned to the backend follows rules 1 and 2 of this module's
-/// documentation.
+/// The times until which a process that has returned to the backend follows the two rules of this module: it also
+/// charges requests to its share (rule 1), and reports the tokens that it has admitted alone (rule 2).
 ///
 /// All accesses are relaxed: a request that sees an old value is decided as if it had come a moment earlier.
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
-    /// The end of the time in which this process reports tokens that it has admitted alone, in nanoseconds. Zero before
-    /// the first return. The first request after the end sets it to zero again.
+    /// The time, in nanoseconds, until which this process reports tokens that it has admitted alone. Zero before the
+    /// process first returns to the backend. The first request after this time sets the field to zero again.
     unreported_until: AtomicU64,
-    /// The end of the time in which requests are charged to the share, too, in nanoseconds.
+    /// The time, in nanoseconds, until which requests are charged to the share, too.
     shared_until: AtomicU64,
 }
 
@@ -65,12 +65,12 @@ impl Recovery {
             .store(until(all.max(retention)), Relaxed);
     }
 
-    /// Returns whether requests are charged to this process's share as well as to the backend. `None` if the process has
-    /// not returned to the backend recently.
+    /// Returns whether requests are charged to this process's share as well as to the backend. `None` if the process
+    /// has not returned to the backend recently.
     pub(super) fn is_shared(&self, now: Duration) -> Option<bool> {
         let (now, until) = (saturating_nanos(now), self.unreported_until.load(Relaxed));
         if until <= now {
-            // Fails if the process has returned again meanwhile. Then the new time stays.
+            // The exchange fails if the process has returned again meanwhile. Then the new time stays.
             let end = &self.unreported_until;
             let _ = end.compare_exchange(until, 0, Relaxed, Relaxed);
             return None;

@@ -20,9 +20,9 @@ use crate::{
 ///
 /// # Cancel safety
 ///
-/// Dropping the future drops the inner call, the wait in a leaky queue, or the pending decision together with the ready
-/// inner service. Charged tokens stay charged, unless the inner call corrects the charge, for example with a
-/// [`Meter`](crate::Meter).
+/// Dropping the future drops the inner call, the wait in a leaky queue, or the pending decision. In the last case, it
+/// also drops the ready inner service. Charged tokens stay charged, unless the inner call corrects the charge, for
+/// example with a [`Meter`](crate::Meter).
 ///
 /// # Panics
 ///

@@ -12,14 +12,15 @@ use super::{Reason, Rejection, RejectionResponse};
 /// | quota | 8 `RESOURCE_EXHAUSTED` |
 /// | missing key | 3 `INVALID_ARGUMENT` |
 /// | missing key because of a misconfigured server | 13 `INTERNAL`, with the [hint](Rejection::hint) if the key has one |
-/// | failed backend, or too few tokens in this instance's [share](crate::FailureMode::Local) during or after a failure | 14 `UNAVAILABLE` |
+/// | failed backend, late quota look-up, or too few tokens in the [local fallback](crate::FailureMode::Local) during or after such a failure | 14 `UNAVAILABLE` |
 ///
 /// If the wait is known, or if a policy can never allow the request, the response has two more headers:
 ///
 /// - `grpc-retry-pushback-ms` is the wait in milliseconds (gRFC A6), or -1 if a policy can never allow the request. The
 ///   value -1 stops the client's retries.
-/// - `grpc-status-details-bin` contains the wait, if there is one, as a `google.rpc.RetryInfo`. It contains the
-///   policies that rejected the request as a `QuotaFailure`, except [hidden](crate::Policy::hidden) ones.
+/// - `grpc-status-details-bin` contains the wait, if there is one, as a `google.rpc.RetryInfo`. It also
+///   contains a `google.rpc.QuotaFailure` that lists the policies that rejected the request, except
+///   [hidden](crate::Policy::hidden) ones.
 ///
 /// The body type must have an empty `Default`, as tonic's has.
 #[derive(Clone, Copy, Debug, Default)]

@@ -75,7 +75,7 @@ pub(super) enum OnDrop {
     Nothing,
     /// Emits [`Event::Cancelled`], because no decision was reported, and calls [`Limits::take_back`]. If
     /// `call` ran outside of a runtime, there can be a charge to refund: `call` charged the request, and the
-    /// first poll would have reported the decision.
+    /// future was dropped before its first poll reported the decision.
     Cancelled,
     /// Refunds the charge by [`Limits::take_back`], because the inner service was not called.
     Refund,

@@ -25,12 +25,13 @@ pub(super) type Supplies = SmallVec<[Supply; 2]>;
 
 /// The tokens of one policy that are available to the requests behind the first one in a queue.
 ///
-/// Let `wait` be the sum of a request's own spacing and the spacings of all earlier requests except the first. The
-/// request passes no earlier than `from + wait - stock`.
+/// A request's spacing is the time in which its tokens return. Let `wait` be the sum of a request's own spacing and the
+/// spacings of all earlier requests except the first. The request passes no earlier than
+/// `from + wait - stock`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Supply {
     pub(super) from: Instant,
-    /// The tokens that remain at `from` after the first request, as the time in which they return.
+    /// The tokens that remain at `from` after the first request, expressed as the time in which so many tokens return.
     pub(super) stock: Duration,
 }
 

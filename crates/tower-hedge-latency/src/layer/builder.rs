@@ -119,8 +119,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// If a layer above has a timeout, set the bound below that timeout by at least the time of a usual response.
     /// Otherwise, if more than 5 % of the calls reach the timeout and the percentile is 0.95, the learned delay settles
     /// right below the timeout. Hedges then have no time to win, and most are [held back](crate::SkipReason::HeldBack).
-    /// [`cancelled_late`](crate::HedgeCounts::cancelled_late) counts the calls that were dropped, as by that timeout,
-    /// after their first hedge was due.
+    /// [`cancelled_late`](crate::HedgeCounts::cancelled_late) counts the calls that were dropped after their first
+    /// hedge was due, for example by that timeout.
     ///
     /// # Default
     ///
@@ -167,8 +167,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// [`initial_delay`](Self::initial_delay), no hedge is sent.
     ///
     /// If a due hedge already waits until its service is ready, that hedge is the next one. The failure may have just
-    /// made its service ready, by releasing a concurrency permit. If the service is still not ready and no attempt is in
-    /// flight, the call ends.
+    /// made its service ready, by releasing a concurrency permit. If the service is still not ready and no attempt is
+    /// in flight, the call ends.
     ///
     /// # Default
     ///

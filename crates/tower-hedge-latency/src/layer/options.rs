@@ -131,8 +131,8 @@ impl<C, K, O, A, L> HedgeLayerBuilder<Generic<C, K>, O, A, L> {
     ///
     /// # Cost
     ///
-    /// A hash and a look-up per call without a lock, and the cost of the closure: a `&'static str`
-    /// or a number is free, a `String` is allocated for each call. 16 KB per key, so about 4 MB at most.
+    /// Per call, a hash, a look-up without a lock, and the cost of the closure: a `&'static str` or a number is free, a
+    /// `String` is allocated for each call. 16 KB per key, so about 4 MB at most.
     ///
     /// ```
     /// use tower::{BoxError, Layer, ServiceExt, service_fn};
@@ -180,8 +180,8 @@ macro_rules! key {
             ///
             /// # Cost
             ///
-            /// A hash and a look-up per call without a lock, and the cost of the closure. 16 KB per key, so about
-            /// 4 MB at most.
+            /// Per call, a hash, a look-up without a lock, and the cost of the closure. 16 KB per key, so about 4 MB at
+            /// most.
             ///
             /// ```
             /// use bytes::Bytes;
@@ -228,7 +228,8 @@ impl<P: Dialect, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     ///
     /// # Default
     ///
-    /// HTTP: all requests of safe methods. gRPC: all calls of methods declared idempotent.
+    /// No further restriction: hedges every request that the protocol or a `hedge_unsafe_if` closure allows to be
+    /// hedged. The protocol allows safe methods over HTTP, and calls of methods declared idempotent over gRPC.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -26,7 +26,7 @@ pub(crate) struct Percentile {
     pub(crate) initial_delay: Option<Duration>,
     pub(crate) window: Option<Duration>,
     /// Whether the builder was given a key. The key itself is in the protocol. A built layer has `false` here, because
-    /// a handle's `retune` changes no key.
+    /// a handle's `retune` applies the settings of a built layer, but never its key.
     pub(crate) has_key: bool,
 }
 

@@ -25,7 +25,7 @@ use crate::{DelaySource, Event, StopReason, nested, retry_after};
 pub(crate) struct Call<S, P: Requests<Req>, O: Observe, Req> {
     pub(crate) protocol: P,
     pub(crate) settings: Arc<Settings>,
-    /// The service for further attempts, which send copies of `saved`. `None` if no further attempt is possible.
+    /// The service for further attempts, which send copies of `saved`. `None` if the call cannot retry, or has ended.
     pub(crate) service: Option<S>,
     /// Boxed to keep the future small, because most calls never wait.
     pub(crate) wait: Option<Box<Wait<Req>>>,
@@ -50,8 +50,8 @@ pub(crate) struct Wait<Req> {
     /// Whether the call has used its one free retry: sent immediately and without a token, after proof that the server
     /// did not process an attempt.
     had_free_retry: bool,
-    /// The number of the last retry for the user's backoff rule, counted from 1. A free retry does not count. A gRPC
-    /// pushback resets the count.
+    /// The number of the last retry for the user's backoff rule, counted from 1. A free retry does not count. A
+    /// [`Hint::Exactly`], such as gRPC's pushback, resets the count.
     retry: u32,
     /// The request of the next attempt with its permit from the budget. A free retry has no permit.
     next: Option<(Req, Option<Permit>)>,

@@ -12,8 +12,8 @@ use crate::{Attempt, AttemptKind};
 
 /// A request that can be resent.
 ///
-/// The parts are cloned one by one from the borrowed request. A clone of the whole `Request` would be created, filled
-/// and moved in every call.
+/// The parts are cloned one by one from the borrowed request, straight into this struct. A stored `Request` would be
+/// created empty, filled with the clones and then moved here, in every call.
 #[derive(Debug)]
 pub struct SavedRequest<S: Body> {
     method: Method,

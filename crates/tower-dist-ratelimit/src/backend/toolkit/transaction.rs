@@ -35,7 +35,7 @@ const RETRIED_FOR: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// A part of a transaction: the charges or corrections of one request that one server makes in one atomic step.
+/// A part of a transaction: those charges or corrections of a request that one server makes in one atomic step.
 pub trait TransactionPart: Send + Sized + 'static {
     /// The error of a part that the server did not decide.
     type Failure: Into<BackendError> + Send;

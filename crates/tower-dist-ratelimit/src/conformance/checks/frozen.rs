@@ -212,7 +212,8 @@ pub(super) async fn all_or_nothing(case: Case) -> Checked {
     }
     for &other in &case.kit.algorithms {
         let wide_policy = (other, Quota::new(3 * LIMIT, FROZEN.window()));
-        // A backend can keep the states of one key in one value, and the states of two keys in two values.
+        // A backend can keep the states of one key in one value, and the states of two keys in two values. So the
+        // policies are charged with one key and with two.
         for (tight, wide, second) in [(0, 1, 1), (1, 0, 1), (0, 1, 0), (1, 0, 0)] {
             let mut policies = [(case.algorithm, FROZEN); 2];
             policies[wide] = wide_policy;
