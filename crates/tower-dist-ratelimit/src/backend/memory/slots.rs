@@ -20,10 +20,6 @@ const STRIPES: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
     64
 };
 
-/// Number of lines, 4 MB, that the caches of a processor core usually hold. With at most this number, a prefetch takes
-/// longer than it saves.
-const CACHED_LINES: usize = 1 << 16;
-
 /// A key can be in one of three lines of slots. They are tried in this order.
 const CHOICES: [usize; 3] = [0, 1, 2];
 
@@ -64,11 +60,8 @@ impl Slots {
         slots.filter(|slot| slot.value.load(Acquire) != 0).count()
     }
 
-    /// Starts to fetch the first two lines of a key from memory, if a processor's cache is too small for all lines.
+    /// Starts to fetch the first two lines of a key from memory.
     pub(super) fn prefetch(&self, key: Fingerprint) {
-        if self.lines.len() <= CACHED_LINES {
-            return;
-        }
         for number in key.places(self.lines.len()) {
             self.lines.prefetch(number);
         }
