@@ -2,7 +2,7 @@ use std::fmt;
 
 use tower_dist_ratelimit::backend::BackendError;
 
-/// The error of a command whose connection is lost.
+/// The error of a command without a connection: the connection was lost, or none has been made yet.
 pub(super) fn lost(reason: impl fmt::Display) -> BackendError {
     BackendError::new(format!("no connection to Memcached: {reason}"))
 }

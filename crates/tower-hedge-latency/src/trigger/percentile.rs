@@ -69,7 +69,7 @@ impl Percentile {
         Err(BuildError::new("percentile", quantile, bound))
     }
 
-    /// Returns the quantile to learn, and its windows.
+    /// Returns the quantile to learn, and the minimum duration and number of samples of a window.
     ///
     /// If the budget's ratio pays for fewer hedges than the default quantile needs, the quantile rises. The tokens then
     /// go to the slowest calls and not to the first late ones. An explicit quantile stays.

@@ -124,8 +124,8 @@ where
         self.hedges.insert(place, DueHedge { attempt, state });
     }
 
-    /// Classifies an attempt's outcome. Returns whether it decides the race: a success does, and so does a failure that
-    /// is not retryable.
+    /// Classifies an attempt's outcome. Returns whether it decides the race: a success does, and so does a failure with
+    /// the verdict `Fatal` or `Unsafe`.
     ///
     /// Called once for each outcome, because it also records failures and sends an event.
     #[inline]
