@@ -20,7 +20,7 @@ const STRIPES: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
     64
 };
 
-/// A key can be in one of three lines of slots. They are tried in this order.
+/// A key can be in one of three lines of slots. A look-up searches them in this order.
 const CHOICES: [usize; 3] = [0, 1, 2];
 
 /// The keys of one policy, each with a state of one number.
