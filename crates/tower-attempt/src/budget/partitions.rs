@@ -120,7 +120,7 @@ impl Budgets {
 
     /// Maximum number of partitions, from 1 to 1,048,576. The budget that the remaining keys share is not counted.
     ///
-    /// Set the capacity to at least the number of destinations. If more destinations are in use, they evict each other's
+    /// Set the capacity to at least the number of destinations. If more of them are in use, they evict each other's
     /// partitions or share one budget. Each eviction costs a lock and a few allocations.
     ///
     /// # Default
