@@ -61,9 +61,8 @@ use crate::{
 ///
 /// Until the tokens are taken back, another request that would fit can be rejected. An allowed charge that added more
 /// tokens than it is granted can cause such a rejection, too. The [deny
-/// cache](tower_dist_ratelimit::RateLimitLayerBuilder::deny_cache) extends such a rejection by up to a second.
-/// Such rejections occur only with requests of different costs, maximum grants above the cost, refunds, or dynamic
-/// quotas.
+/// cache](tower_dist_ratelimit::RateLimitLayerBuilder::deny_cache) extends such a rejection by up to a second. Such
+/// rejections occur only with requests of different costs, maximum grants above the cost, refunds, or dynamic quotas.
 ///
 /// A window that the server ends may end before the added tokens are taken back. So an attempt to take them back
 /// succeeds only if no other charge has changed the count since the count was last read. The tokens may stay charged
@@ -97,8 +96,8 @@ use crate::{
 /// After its end, a window that a machine's clock ends is kept for at least its own length or a minute, whichever is
 /// shorter. A process whose clock is further behind can find its window deleted. If a clock jumps back, a value admits
 /// no more than it would without the jump. A counter is then charged in an earlier window, as by a machine whose clock
-/// is behind, so the bound for `s` above applies. A clock that was far
-/// ahead blocks a key only until the item expires by the server's clock.
+/// is behind, so the bound for `s` above applies. A clock that was far ahead blocks a key only until the item expires
+/// by the server's clock.
 ///
 /// # Keys and values
 ///

@@ -313,8 +313,8 @@ impl Operation {
         command.end(" v")
     }
 
-    /// Takes the excess tokens back. Returns the window's count afterwards, or 0 if the window has ended. Returns `None`
-    /// if it gives up; the tokens can then stay charged until the window ends.
+    /// Takes the excess tokens back. Returns the window's count afterwards, or 0 if the window has ended. Returns
+    /// `None` if it gives up; the tokens can then stay charged until the window ends.
     async fn taken_back(
         &self,
         attempt: &FirstCommand,

@@ -67,7 +67,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Passes each ask, the text of a request to one policy, to `each`. The ask `-` means that the policy does not
+    /// Passes each ask, the text of a row's requests to one policy, to `each`. The ask `-` means that the policy does not
     /// apply.
     pub(super) fn asks(&self, mut each: impl FnMut(&[u8])) {
         for Row { call, times } in self.rows {

@@ -207,8 +207,8 @@ fn sliding(
     counter(policy, version, &lua.replace("$WHOLE", &whole.to_string()))
 }
 
-/// Returns the script part of a fixed or sliding window. The window's length is in the name of the layout, because a
-/// count is meaningless for a window of another length.
+/// Returns the script part of a fixed or sliding window. Appends the window's length to `version`, the name of the
+/// stored layout, because a count is meaningless for a window of another length.
 fn counter(policy: &Policy, version: &str, lua: &str) -> Result<ScriptPart, BuildError> {
     let micros = as_micros(policy.quota().window());
     let version = match micros.is_multiple_of(1_000_000) {

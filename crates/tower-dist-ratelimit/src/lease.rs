@@ -167,9 +167,9 @@ impl Leasing {
         })
     }
 
-    /// Handles a request that finds too few leased tokens: sends the request to the backend, with or without a refill,
-    /// or rejects it. If `claim.ahead`, can start a refill that no request waits for. Outside of a runtime there are no
-    /// refills.
+    /// Handles a request that finds too few leased tokens: sends it to the backend, with or without a refill, or rejects
+    /// it. If `claim.ahead`, a lease has already paid for the request, and this function only starts a refill in the
+    /// background where one is useful. Outside of a runtime there are no refills.
     fn query_backend(&self, claim: Claim, charge: &Charge<'_>, out: &mut Decision) -> Answer {
         let SharedLeases { table, lease, .. } = &*self.shared;
         let plan = match runtime::Handle::try_current() {
@@ -239,7 +239,7 @@ impl Leasing {
         ways.change(tag, |entry, state| state.charged_outside(entry, tokens));
     }
 
-    /// Clears the shortages of these keys before and after an operation that returns tokens.
+    /// Clears the shortages of these keys, which pause their refills, before and after an operation that returns tokens.
     fn relieve(&self, charges: &[Charge<'_>]) -> Bracket<impl Fn() + use<>> {
         let shared = Arc::clone(&self.shared);
         let tags = charges.iter().map(|charge| shared.table.tag(charge));

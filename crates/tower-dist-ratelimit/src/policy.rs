@@ -525,8 +525,7 @@ impl Policy {
     ///     (tenant == "big").then(|| Quota::per_second(1_000))
     /// }
     ///
-    /// let policy = Policy::new("per-tenant", Quota::per_second(10)).by(key::header("x-tenant")).quota_by_async(|head|
-    /// {
+    /// let policy = Policy::new("per-tenant", Quota::per_second(10)).by(key::header("x-tenant")).quota_by_async(|head| {
     ///     let tenant = head.headers().get("x-tenant").and_then(|value| value.to_str().ok());
     ///     look_up(tenant.unwrap_or_default().to_owned())
     /// });

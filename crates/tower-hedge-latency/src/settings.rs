@@ -17,7 +17,7 @@ use crate::trigger::{DelayBounds, Percentile, Trigger, micros};
 pub(crate) struct Settings {
     /// The settings as the user gave them.
     pub(crate) config: Config,
-    /// The quantile to learn, and its windows. Used only if the trigger is a percentile.
+    /// The quantile to learn, and the minimum size of a window. Used only if the trigger is a percentile.
     pub(crate) target: QuantileTarget,
     /// The bounds on the learned delay. `None` if the trigger is not a percentile.
     pub(crate) bounds: Option<DelayBounds>,

@@ -111,7 +111,8 @@ impl LimitedBudget {
         self.bucket.is_idle(self.now())
     }
 
-    /// Returns the time of the bucket's clock, in refilled units. The time stays at 0 if no tokens return with time.
+    /// Returns the time of the bucket's clock: the units that the tokens per second have refilled since `epoch`. It
+    /// stays at 0 if no tokens return with time.
     pub(super) fn now(&self) -> u64 {
         match self.settings.per_second {
             0 => 0,

@@ -64,8 +64,8 @@ impl<'a, C> OutcomeView<'a, C> {
         self.attempt
     }
 
-    /// Returns the error of the service, or the error that a timeout created. Returns `None` if the outcome is a response,
-    /// whether the service returned it or a timeout created it.
+    /// Returns the error of the service, or the error that a timeout created. Returns `None` if the outcome is a
+    /// response, whether the service returned it or a timeout created it.
     ///
     /// Use `downcast_ref` with the service's own error type. For example, behind `tower::timeout` that type is
     /// `tower::BoxError`, and not the type of the error inside.

@@ -24,8 +24,7 @@ use crate::{Attempt, HttpRequest};
 /// A body that hides its content and knows its exact size is polled once before it is sent, to find out whether it is
 /// in memory. A [`ReplayBody`](crate::ReplayBody) is not polled. No body is polled if the request has `Expect`, because
 /// the first poll must wait for the server's `100 Continue`. Apart from this poll, nothing is read ahead. A request
-/// with
-/// `Upgrade` is sent once, because its connection is about to change its protocol.
+/// with `Upgrade` is sent once, because its connection is about to change its protocol.
 ///
 /// Extra attempts carry their [`Attempt`] in the request's extensions. `reqwest::Request` keeps its extensions private,
 /// so its attempts carry none.

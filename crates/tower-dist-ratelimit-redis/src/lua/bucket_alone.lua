@@ -1,6 +1,6 @@
--- The script of a single token or leaky bucket without dynamic quotas, the most frequent case. It makes the same
--- decisions as the script of several policies, but defines no functions, which saves time. `full_at.lua` describes the
--- stored value.
+-- The script of a single policy with a token or leaky bucket and without dynamic quotas: the most frequent case. It
+-- makes the same decisions as the script of several policies, but defines no functions, which saves time. `full_at.lua`
+-- describes the stored value.
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local tonumber, match, format, call = tonumber, string.match, string.format, redis.call
 local replies, n = {}, 0

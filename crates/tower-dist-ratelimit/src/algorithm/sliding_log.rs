@@ -6,10 +6,10 @@ use crate::{BuildError, Decision, Quota};
 /// The maximum limit of a sliding window log, in tokens. In [`Memory`](crate::backend::Memory) and in a
 /// [`Limit`](crate::arithmetic::Limit), also the maximum number of entries that count in a log's window.
 ///
-/// In `Memory` and `Limit`, an entry usually holds one request. An extra charge to a log with this many entries joins
-/// the last entry.
+/// In `Memory` and `Limit`, an entry usually holds one request. A correction that raises a request's cost can meet a log
+/// with this many entries. Its tokens then join the last entry, which takes the time of the correction.
 ///
-/// In memory a log usually takes 16 to 37 bytes per request in a key's window: it grows by doubling, and drops old
+/// A log usually takes 16 to 37 bytes of memory per request in a key's window: it grows by doubling, and drops old
 /// requests in batches.
 pub const MAX_LOG: u64 = 10_000;
 

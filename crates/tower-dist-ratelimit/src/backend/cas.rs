@@ -168,8 +168,8 @@ impl<C: CompareAndSwap> CasBackend<C> {
     /// most this time.
     ///
     /// A load or swap that takes longer is dropped, and all charges that wait for it get an error. A charge that is no
-    /// longer retried fails with a [`busy`](BackendError::is_busy) error. Usually the layer's backend timeout is shorter,
-    /// and ends the caller's wait earlier.
+    /// longer retried fails with a [`busy`](BackendError::is_busy) error. Usually the layer's backend timeout is
+    /// shorter, and ends the caller's wait earlier.
     ///
     /// # Default
     ///

@@ -31,7 +31,7 @@ pub(super) type Supplies = SmallVec<[Supply; 2]>;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Supply {
     pub(super) from: Instant,
-    /// The tokens that remain at `from` after the first request, expressed as the time in which so many tokens return.
+    /// The tokens that remain at `from` after the first request, as the time in which this number of tokens returns.
     pub(super) stock: Duration,
 }
 

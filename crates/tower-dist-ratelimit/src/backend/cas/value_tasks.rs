@@ -52,8 +52,8 @@ struct QueuedRequest {
     action: Action,
     charges: Charges,
     answer: oneshot::Sender<Result<JointDecision, BackendError>>,
-    /// If the request still waits at this time, it fails before the next load. `None` if an `Instant` cannot hold that
-    /// time.
+    /// If the request still waits at this time, it fails before the task next loads the value from the store. `None` if
+    /// an `Instant` cannot hold that time.
     end: Option<Instant>,
     _room: OwnedSemaphorePermit,
 }

@@ -138,10 +138,11 @@ impl Slots {
 
     /// Waits for the insert that took the slot, and returns whether the key got the slot back.
     ///
-    /// If the charge changed the value first, the insert gives the slot back, but a later insert may take the slot
-    /// again. If the insert changed the value first, the insert keeps the slot. The charge then hit the new owner,
-    /// because the insert had written a value equal to `seen`. This function undoes such a charge. If the new owner's
-    /// value or the stripe's last insert has changed since, the charge stays, and the new owner has too few tokens.
+    /// The caller's charge and the insert have both changed the slot's value by compare-and-swap. If the charge came
+    /// first, the insert failed and gave the slot back, but a later insert may have taken it again. If the insert came
+    /// first, the charge succeeded only because the insert had written a value equal to `seen`, so the new owner was
+    /// charged. This function undoes such a charge. If the new owner's value or the stripe's last insert has changed
+    /// since, the charge stays, and the new owner has too few tokens.
     #[cold]
     fn keeps_slot(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
         let _locked = self.lock(key);
