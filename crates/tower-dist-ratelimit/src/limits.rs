@@ -18,7 +18,7 @@ pub(crate) use self::{
     rule::{Applies, Rule},
 };
 use crate::{
-    BuildError, Consistency, FailureMode, Policy, Reason,
+    BuildError, Consistency, Decision, FailureMode, Policy, Reason,
     backend::{Backend, BackendError, DEFAULT_TIMEOUT, Memory, PolicyId, SinglePolicy},
     build_error::ensure,
     eventual::Eventual,
@@ -91,6 +91,16 @@ pub(crate) enum Outcome {
     Reject(Reason),
     /// The decision is pending, and the check holds its future.
     Later,
+}
+
+impl Outcome {
+    /// The outcome of a counter's decision on one policy.
+    fn of(decision: &Decision) -> Self {
+        match decision.allowed {
+            true => Self::Pass { charged: true },
+            false => Self::Reject(Reason::Quota),
+        }
+    }
 }
 
 impl Limits {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{
-    Now, OneNumber, Take, clamp,
+    Now, OneNumber, Rest, Take, clamp,
     pace::{MAX_AHEAD, Moment, Pace},
     saturating_nanos,
 };
@@ -122,20 +122,31 @@ impl OneNumber for Bucket {
     }
 
     #[inline(always)]
-    fn decide_in_place(&self, full_at: u64, now: Moment, take: &Take<'_>, out: &mut Decision) {
+    fn decide(&self, full_at: u64, now: Moment, take: &Take<'_>) -> Decision {
         let used = full_at.saturating_sub(now.units);
         if let Some(max_wait) = self.max_wait {
-            *out = self.enqueue(now, used, max_wait, take);
-            return;
+            return self.enqueue(now, used, max_wait, take);
         }
         let missing = || used + self.pace.units(take.cost) - self.pace.units(self.burst);
-        *out = take.decision(
+        take.decision(
             self.limit,
             self.free(used),
             self.burst,
             |granted| self.pace.span(now, used + self.pace.units(granted)),
             || self.pace.span(now, missing()),
-        );
+        )
+    }
+
+    #[inline(always)]
+    fn rest(&self, full_at: u64, now: Moment, cost: u64) -> Option<Rest> {
+        if self.max_wait.is_some() {
+            return None;
+        }
+        let used = full_at.saturating_sub(now.units);
+        Some(Rest {
+            remaining: self.free(used).checked_sub(cost)?,
+            reset_after: self.pace.nanos(now, used + self.pace.units(cost)),
+        })
     }
 
     #[inline(always)]

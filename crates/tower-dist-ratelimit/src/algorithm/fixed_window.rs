@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Now, OneNumber, Take, clamp, saturating_nanos};
+use super::{Now, OneNumber, Rest, Take, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota, build_error::ensure, quota::HORIZON};
 
 /// A counter that restarts at zero with every window. The first window begins at time 0. Staggered windows begin
@@ -88,12 +88,26 @@ impl OneNumber for FixedWindow {
     }
 
     #[inline(always)]
-    fn decide_in_place(&self, state: u64, now: WindowTime, take: &Take<'_>, out: &mut Decision) {
+    fn decide(&self, state: u64, now: WindowTime, take: &Take<'_>) -> Decision {
         let limit = take.limit(self.limit, self.most());
         let (number, count) = self.read(state, now);
         // Numbers start at 1, so this window ends at `number * window`.
         let left = Duration::from_nanos(number * self.window - now.nanos);
-        *out = decide_count(limit, count, left, take);
+        decide_count(limit, count, left, take)
+    }
+
+    #[inline(always)]
+    fn rest(&self, state: u64, now: WindowTime, cost: u64) -> Option<Rest> {
+        let (number, count) = self.read(state, now);
+        let remaining = self.limit.saturating_sub(count).checked_sub(cost)?;
+        let reset_after = match count + cost {
+            0 => 0,
+            _ => number * self.window - now.nanos,
+        };
+        Some(Rest {
+            remaining,
+            reset_after,
+        })
     }
 
     #[inline(always)]

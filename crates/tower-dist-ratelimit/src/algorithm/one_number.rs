@@ -11,14 +11,10 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
 
     fn at(&self, now: Now) -> Self::Moment;
 
-    fn decide(&self, state: u64, now: Self::Moment, take: &Take<'_>) -> Decision {
-        let mut decision = Decision::default();
-        self.decide_in_place(state, now, take, &mut decision);
-        decision
-    }
+    fn decide(&self, state: u64, now: Self::Moment, take: &Take<'_>) -> Decision;
 
-    /// Decides, and writes the decision to `out`, which saves a copy of the decision.
-    fn decide_in_place(&self, state: u64, now: Self::Moment, take: &Take<'_>, out: &mut Decision);
+    /// Returns the rest after a charge of `cost` tokens. `None` if the charge is rejected or delayed.
+    fn rest(&self, state: u64, now: Self::Moment, cost: u64) -> Option<Rest>;
 
     /// Returns the tokens that [`decide`](Self::decide) grants.
     fn granted(&self, state: u64, now: Self::Moment, take: &Take<'_>) -> u64;
@@ -27,6 +23,15 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
 
     /// Returns the corrected state. It equals `state` if the correction changes nothing.
     fn settle(&self, state: u64, now: Self::Moment, delta: i64) -> u64;
+}
+
+/// The numbers of a decision that allows a charge without a delay. Smaller than a [`Decision`], whose copies cost as
+/// much as the hash of a key.
+#[derive(Clone, Copy)]
+pub(crate) struct Rest {
+    pub(crate) remaining: u64,
+    /// In nanoseconds.
+    pub(crate) reset_after: u64,
 }
 
 impl<A: OneNumber> Arithmetic for A {

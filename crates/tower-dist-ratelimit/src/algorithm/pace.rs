@@ -89,11 +89,16 @@ impl Pace {
 
     /// Returns the shortest time, in whole nanoseconds, in which the clock gains at least `units` from `now`.
     #[inline]
-    pub(super) fn span(&self, now: Moment, units: u64) -> Duration {
+    pub(super) fn nanos(&self, now: Moment, units: u64) -> u64 {
         if units == 0 {
-            return Duration::ZERO;
+            return 0;
         }
-        Duration::from_nanos(self.nanos_per_unit.ceil(now.units + units) - now.nanos)
+        self.nanos_per_unit.ceil(now.units + units) - now.nanos
+    }
+
+    #[inline]
+    pub(super) fn span(&self, now: Moment, units: u64) -> Duration {
+        Duration::from_nanos(self.nanos(now, units))
     }
 
     /// Returns by how many units a state is ahead of the clock after a settlement of `delta` tokens. Before the

@@ -101,6 +101,7 @@ struct PolicyStore {
     /// Whether the policy is decided together with others.
     in_set: bool,
     dynamic_quotas: bool,
+    limit: u64,
 }
 
 /// A charge with its store.
@@ -182,6 +183,7 @@ impl Memory {
         single.then(|| SinglePolicy {
             context: this.context,
             store: Arc::clone(&table.store),
+            limit: table.limit,
         })
     }
 
@@ -222,7 +224,7 @@ impl Memory {
         let table = self.table(charge).ok().filter(|table| !table.in_set)?;
         let key = self.context.hash(charge.key);
         let take = Take::of(charge);
-        table.store.charge(key, self.context.now(), &take, out);
+        *out = table.store.charge(key, self.context.now(), &take);
         Some(out.allowed)
     }
 
@@ -232,18 +234,18 @@ impl Memory {
         let _locked = self.lock(&asked);
         let now = self.context.now();
         for (one, out) in asked.iter().zip(&mut *out) {
-            one.store.check(one.key, now, &one.take, out);
+            *out = one.store.check(one.key, now, &one.take);
         }
         let allowed = out.iter().all(|out| out.allowed);
         for (one, out) in asked.iter().zip(out) {
             if allowed {
-                one.store.charge(one.key, now, &one.take, out);
+                *out = one.store.charge(one.key, now, &one.take);
                 continue;
             }
             if out.allowed {
                 // Another policy rejects the request, so this policy is not charged. A check of zero cost reports all
                 // of this policy's remaining tokens.
-                one.store.check(one.key, now, &one.take.look(), out);
+                *out = one.store.check(one.key, now, &one.take.look());
             }
             if one.take.cost > 0 {
                 one.store.adopt(one.key, now, &one.take);
@@ -289,6 +291,7 @@ impl Backend for Memory {
                 store: policy.new_store(self.capacity)?,
                 in_set: policies.len() > 1,
                 dynamic_quotas: policy.has_dynamic_quotas(),
+                limit: policy.quota().limit(),
             })
         };
         self.registry

@@ -3,7 +3,7 @@ use std::task::{Context, Poll};
 use tower_service::Service;
 
 use super::{CallFuture, CallLimit, LimitError, future::CallState};
-use crate::limits::{Check, Outcome};
+use crate::{key::KeySink, limits::Check};
 
 impl<S, Req> Service<Req> for CallLimit<S, Req>
 where
@@ -20,14 +20,21 @@ where
     #[inline]
     fn call(&mut self, request: Req) -> Self::Future {
         let calls = &self.layer.calls;
-        // Filled in place: moving a `Check` costs more than the decision.
-        let mut check = Check::default();
-        let outcome = calls.limits.decide(&mut check, calls.apply(&request));
-        let state = match outcome {
-            Outcome::Pass { .. } if calls.limits.delay(&check).is_zero() => {
+        let (mut sink, mut asked) = (KeySink::new(), None);
+        let fast = (calls.limits).decide_fast(&mut sink, &mut asked, calls.apply(&request));
+        let state = match fast {
+            Some(decision) if decision.allowed && decision.delay.is_zero() => {
                 CallState::Calling(self.inner.call(request))
             }
-            outcome => self.handle_outcome(outcome, &mut check, request),
+            fast => {
+                // Filled in place: moving a `Check` costs more than the decision.
+                let mut check = Check::default();
+                let outcome = match fast {
+                    Some(decision) => check.decided(sink, asked, decision),
+                    None => calls.limits.decide(&mut check, calls.apply(&request)),
+                };
+                self.handle_outcome(outcome, &mut check, request)
+            }
         };
         CallFuture { state }
     }

@@ -42,12 +42,11 @@ impl<'a, K: IntoKey> CheckFuture<'a, K> {
     fn start(&mut self, key: K, cx: &mut Context<'_>) -> Poll<DecisionResult> {
         let limiter = self.limiter;
         let limits = &*limiter.limits;
-        if let (Some((single, cost)), None) = (limits.unobserved(), limiter.quota) {
-            // Without a [`Check`], the decision is a sixth faster.
-            let (mut sink, mut decision) = (KeySink::new(), Decision::default());
+        if let (Some((single, rule)), None) = (limits.unobserved(), &limiter.quota) {
+            let mut sink = KeySink::new();
             let _ = sink.key(|sink| key.write(sink));
-            single.charge(sink.bytes(), self.cost.unwrap_or(cost), &mut decision);
-            return Poll::Ready(Ok(decision));
+            let cost = self.cost.unwrap_or(rule.policy.cost);
+            return Poll::Ready(Ok(single.charge(sink.bytes(), cost)));
         }
         if let Err(error) = limiter.check_quota() {
             return Poll::Ready(Err(error));

@@ -2,8 +2,9 @@ use std::{ops::Range, time::Duration};
 
 use smallvec::SmallVec;
 
+use super::{Outcome, Rule};
 use crate::{
-    Decisions, Quota,
+    Decision, Decisions, Quota,
     backend::{Answer, Backend, BackendError, Charge, JointDecision, PolicyId, Timeout},
     failover::Access,
     key::KeySink,
@@ -48,6 +49,18 @@ pub(crate) struct PolicyCharge {
 }
 
 impl PolicyCharge {
+    /// The charge of the policy's own cost to the shared key.
+    #[inline]
+    pub(super) fn new(number: usize, rule: &Rule) -> Self {
+        Self {
+            rule: number,
+            id: rule.id,
+            key: 0..0,
+            cost: rule.policy.cost,
+            quota: None,
+        }
+    }
+
     #[inline]
     pub(crate) fn charge<'a>(&self, keys: &'a [u8]) -> Charge<'a> {
         Charge::new(self.id, self.key(keys), self.cost).with(self.quota)
@@ -101,6 +114,20 @@ impl Check {
     #[inline]
     pub(crate) fn keys(&self) -> &[u8] {
         self.sink.bytes()
+    }
+
+    /// Fills in the only charge and its decision. Returns the outcome.
+    #[cold]
+    pub(crate) fn decided(
+        &mut self,
+        sink: KeySink,
+        asked: Option<PolicyCharge>,
+        decision: Decision,
+    ) -> Outcome {
+        self.sink = sink;
+        self.charges.extend(asked);
+        self.decisions = [decision].into_iter().collect();
+        Outcome::of(&decision)
     }
 
     /// Adds a quota look-up for the next charge.

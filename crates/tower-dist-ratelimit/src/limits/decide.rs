@@ -82,13 +82,7 @@ impl Limits {
         mut apply: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
     ) -> Result<(), Reason> {
         for (number, rule) in self.rules.iter().enumerate() {
-            let mut asked = PolicyCharge {
-                rule: number,
-                id: rule.id,
-                key: 0..0,
-                cost: rule.policy.cost,
-                quota: None,
-            };
+            let mut asked = PolicyCharge::new(number, rule);
             match apply(rule, &mut check.sink, &mut asked) {
                 Applies::Yes => {}
                 Applies::WithQuota(quota) => check.look_up(Timeout::new(self.timeout, quota)),
@@ -104,13 +98,30 @@ impl Limits {
         Ok(())
     }
 
-    /// Returns the fast path, if there is one, and the policy's cost. Returns `None` if an observer or shadow mode
-    /// needs the whole check.
+    /// Returns the fast path and its policy. `None` if there is no fast path, or if an observer or shadow mode needs
+    /// the whole check.
     #[inline]
-    pub(crate) fn unobserved(&self) -> Option<(&SinglePolicy, u64)> {
+    pub(crate) fn unobserved(&self) -> Option<(&SinglePolicy, &Rule)> {
         let silent = !self.shadow && self.emitter.observer.is_none();
         let single = self.single.as_ref().filter(|_| silent)?;
-        Some((single, self.rules.first()?.policy.cost))
+        Some((single, self.rules.first()?))
+    }
+
+    /// Decides on a request without a [`Check`], which takes a fifth of the time of a decision. `sink` must be new.
+    /// Returns the charge and the decision. Returns `None`, without a charge, if there is no fast path or no key.
+    #[inline(always)]
+    pub(crate) fn decide_fast(
+        &self,
+        sink: &mut KeySink,
+        asked: &mut Option<PolicyCharge>,
+        mut apply: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
+    ) -> Option<Decision> {
+        let (single, rule) = self.unobserved()?;
+        let asked = asked.insert(PolicyCharge::new(0, rule));
+        let Applies::Yes = apply(rule, sink, asked) else {
+            return None;
+        };
+        Some(single.charge(asked.key(sink.bytes()), asked.cost))
     }
 
     /// Decides on the charges of a request. The timeout of the backend starts now.
@@ -119,16 +130,10 @@ impl Limits {
         let (Some(single), [asked]) = (&self.single, check.charges.as_slice()) else {
             return self.query_backend(check);
         };
-        if asked.has_zero_quota() {
-            return self.query_backend(check);
-        }
-        // The fast path: nothing can fail, so neither the timeout nor the circuit breaker is needed.
+        // Nothing can fail, so neither the timeout nor the circuit breaker is needed.
         check.decisions.reject(1);
-        let decision = &mut check.decisions[0];
-        match single.charge(asked.key(check.sink.bytes()), asked.cost, decision) {
-            true => Outcome::Pass { charged: true },
-            false => Outcome::Reject(Reason::Quota),
-        }
+        check.decisions[0] = single.charge(asked.key(check.sink.bytes()), asked.cost);
+        Outcome::of(&check.decisions[0])
     }
 
     #[inline(never)]

@@ -1,7 +1,8 @@
 use super::{
+    context::MemoryContext,
     fingerprint::Fingerprint,
     slots::Slots,
-    store::{Store, no_memory},
+    store::{Charged, Store, no_memory},
 };
 use crate::{
     BuildError, Decision,
@@ -31,6 +32,16 @@ impl<A: OneNumber> AtomicTable<A> {
         self.arithmetic.at(Now { nanos, key })
     }
 
+    /// Charges a key, and returns its state before the charge.
+    #[inline(always)]
+    fn swap(&self, key: Fingerprint, now: A::Moment, take: &Take<'_>) -> u64 {
+        // While the table has unused slots, most keys have their slot in the first of their three lines. The code for
+        // the other lines is not inlined.
+        let charge = |state| after(&self.arithmetic, state, now, take);
+        let state = self.slots.swap_first(key, charge);
+        state.unwrap_or_else(|| self.take_elsewhere(key, now, take))
+    }
+
     /// Charges a key whose slot is not in the first of its three [lines](Slots), or that has no slot. Returns the state
     /// before the charge.
     #[inline(never)]
@@ -45,24 +56,28 @@ impl<A: OneNumber> Store for AtomicTable<A> {
         self.slots.prefetch(key);
     }
 
-    fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision) {
-        let arithmetic = &self.arithmetic;
+    fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>) -> Decision {
         let now = self.at(key, nanos);
-        // While the table has unused slots, most keys have their slot in the first of their three lines. The code for
-        // the other lines is not inlined.
-        let charge = |state| after(arithmetic, state, now, take);
-        let state = self.slots.swap_first(key, charge);
-        let state = state.unwrap_or_else(|| self.take_elsewhere(key, now, take));
-        // Writes the decision after the atomic swap. The processor completes earlier writes before the swap, so they
-        // would delay it.
-        arithmetic.decide_in_place(state, now, take, out);
+        let state = self.swap(key, now, take);
+        self.arithmetic.decide(state, now, take)
     }
 
-    fn check(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision) {
+    fn charge_own(&self, key: Fingerprint, clock: &MemoryContext, cost: u64) -> Charged {
+        self.slots.prefetch(key);
+        let now = self.at(key, clock.now());
+        let take = Take::own(cost);
+        let state = self.swap(key, now, &take);
+        match self.arithmetic.rest(state, now, cost) {
+            Some(rest) => Charged::Allowed(rest),
+            None => Charged::Decided(self.arithmetic.decide(state, now, &take)),
+        }
+    }
+
+    fn check(&self, key: Fingerprint, nanos: u64, take: &Take<'_>) -> Decision {
         let state = self.slots.swap_first(key, |_| None);
         let state = state.unwrap_or_else(|| self.slots.update(key, &mut |_| None));
         let now = self.at(key, nanos);
-        self.arithmetic.decide_in_place(state, now, take, out);
+        self.arithmetic.decide(state, now, take)
     }
 
     fn settle(&self, key: Fingerprint, nanos: u64, _: &Take<'_>, delta: i64) {

@@ -8,7 +8,7 @@ use crate::algorithm::saturating_nanos;
 
 /// The hash function and the clock of a [`Memory`](super::Memory).
 #[derive(Clone, Copy)]
-pub(super) struct MemoryContext {
+pub(crate) struct MemoryContext {
     hasher: SipHasher13,
     created: Instant,
 }

@@ -140,16 +140,16 @@ fn at(key: Fingerprint, nanos: u64) -> Now {
 }
 
 impl Store for ShardedTable {
-    fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision) {
-        *out = self.with(key, nanos, |arithmetic, state, now| {
+    fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>) -> Decision {
+        self.with(key, nanos, |arithmetic, state, now| {
             charge(arithmetic, state, now, take)
-        });
+        })
     }
 
-    fn check(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision) {
-        *out = self.with(key, nanos, |arithmetic, state, now| {
+    fn check(&self, key: Fingerprint, nanos: u64, take: &Take<'_>) -> Decision {
+        self.with(key, nanos, |arithmetic, state, now| {
             arithmetic.decide(state, now, take)
-        });
+        })
     }
 
     fn adopt(&self, key: Fingerprint, nanos: u64, take: &Take<'_>) {

@@ -1,16 +1,25 @@
-use super::fingerprint::Fingerprint;
-use crate::{BuildError, Decision, algorithm::Take};
+use super::{context::MemoryContext, fingerprint::Fingerprint};
+use crate::{
+    BuildError, Decision,
+    algorithm::{Rest, Take},
+};
 
 /// The keys of one policy and their states. Times are nanoseconds since the creation of the [`Memory`](super::Memory).
 pub(crate) trait Store: Send + Sync {
     /// Starts to fetch the state of a key from memory, so that the caller can read the clock meanwhile.
     fn prefetch(&self, _key: Fingerprint) {}
 
-    /// Decides on a charge, and takes the granted tokens. Writes the decision to `out`, which saves a copy.
-    fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision);
+    /// Decides on a charge, and takes the granted tokens.
+    fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>) -> Decision;
 
-    /// Writes the decision of [`charge`](Self::charge) without taking tokens.
-    fn check(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, out: &mut Decision);
+    /// Makes a [`charge`](Self::charge) of exactly `cost` tokens under the policy's own quota. Reads the clock only
+    /// after it has started to fetch the key's state from memory.
+    fn charge_own(&self, key: Fingerprint, clock: &MemoryContext, cost: u64) -> Charged {
+        Charged::Decided(self.charge(key, clock.now(), &Take::own(cost)))
+    }
+
+    /// Returns the decision of [`charge`](Self::charge) without taking tokens.
+    fn check(&self, key: Fingerprint, nanos: u64, take: &Take<'_>) -> Decision;
 
     /// Puts the quota of a request in force, although the request took no tokens. Does nothing if the algorithm stores
     /// no quota with the key.
@@ -24,6 +33,13 @@ pub(crate) trait Store: Send + Sync {
 
     /// Returns the number of keys that have a state.
     fn len(&self) -> usize;
+}
+
+/// The result of [`Store::charge_own`].
+pub(crate) enum Charged {
+    Allowed(Rest),
+    /// Any other decision, or an allowing one.
+    Decided(Decision),
 }
 
 pub(super) fn no_memory(capacity: usize) -> BuildError {

@@ -9,7 +9,7 @@ use siphasher::sip::SipHasher13;
 
 use super::*;
 use crate::{
-    Decision, Quota,
+    Quota,
     algorithm::{Bucket, Take},
     backend::memory::{atomic_table::AtomicTable, store::Store},
 };
@@ -33,15 +33,11 @@ fn key(name: &[u8]) -> Fingerprint {
 }
 
 fn charge(slots: &AtomicTable<Bucket>, key: Fingerprint, cost: u64) -> u64 {
-    let mut decision = Decision::default();
-    slots.charge(key, 0, &Take::own(cost), &mut decision);
-    decision.granted
+    slots.charge(key, 0, &Take::own(cost)).granted
 }
 
 fn left(slots: &AtomicTable<Bucket>, key: Fingerprint) -> u64 {
-    let mut decision = Decision::default();
-    slots.check(key, 0, &Take::own(0), &mut decision);
-    decision.remaining
+    slots.check(key, 0, &Take::own(0)).remaining
 }
 
 #[test]

@@ -4,7 +4,7 @@ use siphasher::sip::SipHasher13;
 
 use super::*;
 use crate::{
-    Decision, Quota,
+    Quota,
     algorithm::{Bucket, Take},
     backend::memory::{atomic_table::AtomicTable, store::Store},
 };
@@ -22,8 +22,7 @@ fn found_after(slots: &AtomicTable<Bucket>, keys: Range<usize>) -> usize {
     let keys = keys.map(|key| Fingerprint::of(&key.to_le_bytes(), &hasher));
     let keys: Vec<Fingerprint> = keys.collect();
     for (&key, second) in keys.iter().zip(0..) {
-        let mut decision = Decision::default();
-        slots.charge(key, second * 1_000_000_000, &take, &mut decision);
+        let decision = slots.charge(key, second * 1_000_000_000, &take);
         assert!(decision.allowed);
     }
     keys.iter()
