@@ -9,16 +9,16 @@ mod store;
 mod stores;
 mod sync;
 
-use std::{
-    any::Any,
-    array, fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{any::Any, array, fmt, sync::Arc};
 
 use smallvec::SmallVec;
 
 pub(crate) use self::store::Store;
-use self::{context::MemoryContext, fingerprint::Fingerprint};
+use self::{
+    context::MemoryContext,
+    fingerprint::Fingerprint,
+    sync::{Locked, Mutex, lock_all},
+};
 pub(crate) use self::{
     single_policy::SinglePolicy,
     stores::{NewStore, any_store, bucket_store},
@@ -112,8 +112,6 @@ struct StoreCharge<'a> {
     lock: Option<usize>,
 }
 
-type Locked<'a> = SmallVec<[MutexGuard<'a, ()>; 4]>;
-
 impl Memory {
     /// A memory in which `keys` keys per policy can be limited at the same time. 0 counts as 1.
     #[must_use]
@@ -202,16 +200,9 @@ impl Memory {
 
     /// Locks the keys whose policies are decided together with others. Every charge to such a policy takes its key's
     /// lock. So until the locks are dropped, these keys get no other charge, and checking all charges before applying
-    /// them is one atomic step. Locks are taken in ascending order, so callers cannot deadlock.
+    /// them is one atomic step.
     fn lock(&self, asked: &[StoreCharge<'_>]) -> Locked<'_> {
-        let locks = || asked.iter().filter_map(|one| one.lock);
-        let (mut locked, mut last) = (Locked::new(), None);
-        while let Some(next) = locks().filter(|&lock| Some(lock) > last).min() {
-            let lock = self.locks[next].lock();
-            locked.push(lock.unwrap_or_else(PoisonError::into_inner));
-            last = Some(next);
-        }
-        locked
+        lock_all(&*self.locks, asked.iter().filter_map(|one| one.lock))
     }
 
     /// A faster [`decide`](Self::decide) for one charge to a policy that is not decided together with others. Returns

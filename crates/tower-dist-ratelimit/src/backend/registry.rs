@@ -1,9 +1,6 @@
 //! The sets of policies that a backend decides on.
 
-use std::{
-    array,
-    sync::{Mutex, OnceLock, PoisonError},
-};
+use std::sync::{Mutex, PoisonError};
 
 use crate::backend::{BackendError, Charge, PolicyId};
 use crate::{BuildError, Policy, build_error::ensure, policy::BackendPolicy};
@@ -13,8 +10,7 @@ const PLACE_BITS: u32 = 5;
 
 const PLACES: usize = 1 << PLACE_BITS;
 
-/// Number of segments. Segment `n` holds 2ⁿ sets, so all segments together hold nearly as many sets as ids can number.
-const SEGMENTS: usize = (u32::BITS - PLACE_BITS) as usize;
+const MAX_SETS: usize = 1 << (u32::BITS - PLACE_BITS);
 
 /// The policy sets of one backend, each with the backend's own state `S`, such as its tables or scripts.
 ///
@@ -38,12 +34,10 @@ const SEGMENTS: usize = (u32::BITS - PLACE_BITS) as usize;
 /// ```
 #[derive(Debug)]
 pub struct Registry<S> {
-    segments: [OnceLock<Segment<S>>; SEGMENTS],
-    /// Number of sets. Locked during a registration.
-    len: Mutex<usize>,
+    sets: boxcar::Vec<Registered<S>>,
+    /// Locked during a registration.
+    registering: Mutex<()>,
 }
-
-type Segment<S> = Box<[OnceLock<Registered<S>>]>;
 
 #[derive(Debug)]
 struct Registered<S> {
@@ -54,8 +48,8 @@ struct Registered<S> {
 impl<S> Default for Registry<S> {
     fn default() -> Self {
         Self {
-            segments: array::from_fn(|_| OnceLock::new()),
-            len: Mutex::new(0),
+            sets: boxcar::Vec::new(),
+            registering: Mutex::new(()),
         }
     }
 }
@@ -66,7 +60,7 @@ impl<S> Registry<S> {
     ///
     /// # Errors
     ///
-    /// More than 32 policies, more than 2²⁷ - 1 sets, or the error of `prepare`. Then nothing is registered.
+    /// More than 32 policies, more than 2²⁷ sets, or the error of `prepare`. Then nothing is registered.
     pub fn register(
         &self,
         policies: &[Policy],
@@ -75,22 +69,18 @@ impl<S> Registry<S> {
         let number = policies.len();
         ensure!(number <= PLACES, "number of policies" is number, "at most {PLACES} with this backend");
         let set: Box<[_]> = policies.iter().map(|one| one.backend.clone()).collect();
-        let mut len = self.len.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = |&number: &usize| self.set(number).is_some_and(|one| one.set == set);
-        let number = match (0..*len).find(is_known) {
-            Some(number) => number,
+        let _registering = self
+            .registering
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let equal = self.sets.iter().find(|(_, one)| one.set == set);
+        let number = match equal {
+            Some((number, _)) => number,
             None => {
-                let number = *len;
-                let (n, place) = position(number);
-                let segment = self.segments.get(n).ok_or_else(|| {
-                    BuildError::new("sets of policies", number, "fewer with one backend")
-                })?;
+                let number = self.sets.count();
+                ensure!(number < MAX_SETS, "sets of policies" is number, "fewer with one backend");
                 let state = prepare()?;
-                let places =
-                    segment.get_or_init(|| (0..1_usize << n).map(|_| OnceLock::new()).collect());
-                places[place].get_or_init(|| Registered { set, state });
-                *len += 1;
-                number
+                self.sets.push(Registered { set, state })
             }
         };
         let first = number << PLACE_BITS;
@@ -107,7 +97,7 @@ impl<S> Registry<S> {
     pub fn find(&self, charge: &Charge<'_>) -> Result<(&S, usize), BackendError> {
         let id = charge.policy.number() as usize;
         let place = id % PLACES;
-        let known = self.set(id / PLACES);
+        let known = self.sets.get(id / PLACES);
         let known = known.and_then(|one| Some((&one.state, one.set.get(place)?)));
         match known {
             Some((state, policy)) if charge.quota.is_none() || policy.dynamic_quotas => {
@@ -119,23 +109,8 @@ impl<S> Registry<S> {
 
     /// Returns the states of all sets, in the order of their registration.
     pub fn states(&self) -> impl Iterator<Item = &S> {
-        let sets = (0..).map_while(|number| self.set(number));
-        sets.map(|set| &set.state)
+        self.sets.iter().map(|(_, set)| &set.state)
     }
-
-    #[inline]
-    fn set(&self, number: usize) -> Option<&Registered<S>> {
-        let (segment, place) = position(number);
-        self.segments.get(segment)?.get()?.get(place)?.get()
-    }
-}
-
-/// Returns the segment of a set, and the set's index in the segment. The first set of segment `n` has the number
-/// 2ⁿ − 1.
-#[inline]
-fn position(number: usize) -> (usize, usize) {
-    let segment = (number + 1).ilog2();
-    (segment as usize, number + 1 - (1 << segment))
 }
 
 #[cold]

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     BuildError, Decision,
-    algorithm::{Now, OneNumber, Take},
+    algorithm::{OneNumber, Take},
 };
 
 /// The keys of one policy, each with a state of one number.
@@ -24,12 +24,6 @@ impl<A: OneNumber> AtomicTable<A> {
     pub(super) fn new(arithmetic: A, capacity: usize) -> Result<Self, BuildError> {
         let slots = Slots::new(capacity).ok_or_else(|| no_memory(capacity))?;
         Ok(Self { arithmetic, slots })
-    }
-
-    #[inline(always)]
-    fn at(&self, key: Fingerprint, nanos: u64) -> A::Moment {
-        let key = key.bits();
-        self.arithmetic.at(Now { nanos, key })
     }
 
     /// Charges a key, and returns its state before the charge.
@@ -57,14 +51,14 @@ impl<A: OneNumber> Store for AtomicTable<A> {
     }
 
     fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>) -> Decision {
-        let now = self.at(key, nanos);
+        let now = self.arithmetic.at(key.at(nanos));
         let state = self.swap(key, now, take);
         self.arithmetic.decide(state, now, take)
     }
 
     fn charge_own(&self, key: Fingerprint, clock: &MemoryContext, cost: u64) -> Charged {
         self.slots.prefetch(key);
-        let now = self.at(key, clock.now());
+        let now = self.arithmetic.at(key.at(clock.now()));
         let take = Take::own(cost);
         let state = self.swap(key, now, &take);
         match self.arithmetic.rest(state, now, cost) {
@@ -76,12 +70,12 @@ impl<A: OneNumber> Store for AtomicTable<A> {
     fn check(&self, key: Fingerprint, nanos: u64, take: &Take<'_>) -> Decision {
         let state = self.slots.swap_first(key, |_| None);
         let state = state.unwrap_or_else(|| self.slots.update(key, &mut |_| None));
-        let now = self.at(key, nanos);
+        let now = self.arithmetic.at(key.at(nanos));
         self.arithmetic.decide(state, now, take)
     }
 
     fn settle(&self, key: Fingerprint, nanos: u64, _: &Take<'_>, delta: i64) {
-        let now = self.at(key, nanos);
+        let now = self.arithmetic.at(key.at(nanos));
         self.slots.update(key, &mut |state| {
             let settled = self.arithmetic.settle(state, now, delta);
             (settled != state).then_some(settled)

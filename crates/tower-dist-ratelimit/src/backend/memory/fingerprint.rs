@@ -1,5 +1,7 @@
 use siphasher::sip::SipHasher13;
 
+use crate::algorithm::Now;
+
 /// A 64-bit hash, kept instead of the key. It is never 0, which marks an unused slot, nor [`RESERVED`](Self::RESERVED).
 ///
 /// Two keys share a fingerprint, and so a state, with probability 2⁻⁶⁴. The hash has a secret seed, so an attacker
@@ -18,6 +20,13 @@ impl Fingerprint {
 
     pub(super) fn bits(self) -> u64 {
         self.0
+    }
+
+    /// Returns this time, for this key.
+    #[inline]
+    pub(super) fn at(self, nanos: u64) -> Now {
+        let Self(key) = self;
+        Now { nanos, key }
     }
 
     /// Returns two places among `len`, each from its own half of the bits (multiply and shift, no division).

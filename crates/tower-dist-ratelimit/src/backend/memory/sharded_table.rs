@@ -1,12 +1,9 @@
-use std::{
-    hint::black_box,
-    sync::{Arc, PoisonError},
-};
+use std::{hint::black_box, sync::Arc};
 
 use super::{
     fingerprint::Fingerprint,
     store::{Store, no_memory},
-    sync::{Mutex, MutexGuard},
+    sync::{Mutex, MutexGuard, lock},
 };
 use crate::{
     BuildError, Decision,
@@ -75,8 +72,7 @@ impl ShardedTable {
 
     fn lock(&self, key: Fingerprint) -> MutexGuard<'_, Shard> {
         let shard = key.spread(0, self.shards.len());
-        let shard = self.shards[shard].lock();
-        shard.unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shards[shard])
     }
 
     /// Calls `work` with the state of a key. Stores the state of a new key only if `work` has changed it.
@@ -86,7 +82,7 @@ impl ShardedTable {
         nanos: u64,
         work: impl FnOnce(&dyn Arithmetic, &mut Words, Now) -> T,
     ) -> T {
-        let now = at(key, nanos);
+        let now = key.at(nanos);
         let mut shard = self.lock(key);
         if let Some(state) = find(&mut shard, key) {
             return work(&*self.arithmetic, state, now);
@@ -103,7 +99,7 @@ impl ShardedTable {
     #[inline(never)]
     fn insert(&self, shard: &mut Shard, nanos: u64, entry: StoredKey) {
         let pressure =
-            |entry: &StoredKey| self.arithmetic.pressure(&entry.state, at(entry.key, nanos));
+            |entry: &StoredKey| self.arithmetic.pressure(&entry.state, entry.key.at(nanos));
         shard.resize_with(self.buckets, Vec::new);
         let places = entry.key.places(self.buckets);
         for place in places {
@@ -132,11 +128,6 @@ fn find(shard: &mut Shard, key: Fingerprint) -> Option<&mut Words> {
         Some((place, way))
     });
     place.map(|(place, way)| &mut shard[place][way].state)
-}
-
-fn at(key: Fingerprint, nanos: u64) -> Now {
-    let key = key.bits();
-    Now { nanos, key }
 }
 
 impl Store for ShardedTable {
@@ -174,10 +165,7 @@ impl Store for ShardedTable {
     }
 
     fn len(&self) -> usize {
-        let shards = self.shards.iter();
-        let shards = shards.map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner));
-        shards
-            .map(|shard| shard.iter().map(Vec::len).sum::<usize>())
-            .sum()
+        let keys = |shard: &Mutex<Shard>| lock(shard).iter().map(Vec::len).sum::<usize>();
+        self.shards.iter().map(keys).sum()
     }
 }

@@ -1,15 +1,12 @@
 use std::{
     array,
-    sync::{
-        PoisonError,
-        atomic::Ordering::{AcqRel, Acquire, Release},
-    },
+    sync::atomic::Ordering::{AcqRel, Acquire, Release},
 };
 
 use super::{
     fingerprint::Fingerprint,
     line::{Line, Lines, Slot, WAYS},
-    sync::{Mutex, MutexGuard},
+    sync::{Locked, Mutex, MutexGuard, lock, lock_all},
 };
 
 /// Number of locks for inserting. A *stripe* is the set of lines that share one lock. There are enough locks that two
@@ -36,15 +33,9 @@ const CHOICES: [usize; 3] = [0, 1, 2];
 pub(super) struct Slots {
     lines: Lines,
     stripes: Box<[Mutex<()>; STRIPES]>,
-    /// For each stripe of lines, the slot that was last given to a key. Accessed only under the stripe's lock.
-    last_inserts: Box<[Mutex<LastInsert>; STRIPES]>,
-}
-
-/// The slot that an insert gave to a key, and the value that the insert wrote to it.
-#[derive(Default, PartialEq, Eq)]
-struct LastInsert {
-    place: usize,
-    value: u64,
+    /// For each stripe of lines, the [place](Slot::place) that the last insert gave to a key, and the value that it wrote
+    /// there. Accessed only under the stripe's lock.
+    last_inserts: Box<[Mutex<(usize, u64)>; STRIPES]>,
 }
 
 impl Slots {
@@ -53,7 +44,7 @@ impl Slots {
         Some(Self {
             lines: Lines::unused(lines_for(capacity))?,
             stripes: Box::new(array::from_fn(|_| Mutex::new(()))),
-            last_inserts: Box::new(array::from_fn(|_| Mutex::new(LastInsert::default()))),
+            last_inserts: Box::new(array::from_fn(|_| Mutex::new((0, 0)))),
         })
     }
 
@@ -155,7 +146,7 @@ impl Slots {
     fn keeps_slot(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
         let _locked = self.lock(key);
         let mine = slot.belongs_to(key);
-        if !mine && *self.last_inserts(slot) == LastInsert::of(slot, seen) {
+        if !mine && *self.last_inserts(slot) == (slot.place(), seen) {
             let _ = slot.value.compare_exchange(next, seen, AcqRel, Acquire);
         }
         mine
@@ -163,9 +154,8 @@ impl Slots {
 
     /// Returns the last insert into the stripe of `slot`. A stripe is a set of lines that share one lock. These lines
     /// are `STRIPES` apart, so the memory addresses of all of them select the same entry.
-    fn last_inserts(&self, slot: Slot<'_>) -> MutexGuard<'_, LastInsert> {
-        let last_inserts = &self.last_inserts[slot.line() % STRIPES];
-        last_inserts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_inserts(&self, slot: Slot<'_>) -> MutexGuard<'_, (usize, u64)> {
+        lock(&self.last_inserts[slot.line() % STRIPES])
     }
 
     /// Gives a slot to a key without a slot, and sets the slot's value. The caller holds the locks of the key's lines.
@@ -183,7 +173,7 @@ impl Slots {
                 .is_ok()
             {
                 slot.key.store(key.bits(), Release);
-                *self.last_inserts(slot) = LastInsert::of(slot, value);
+                *self.last_inserts(slot) = (slot.place(), value);
                 return;
             }
             // The old key was charged meanwhile, and may no longer be the least limited: chooses again.
@@ -228,23 +218,10 @@ impl Slots {
         self.lines.get(key.place(choice, self.lines.len()))
     }
 
-    /// Locks all lines of a key, always in the same order.
-    fn lock(&self, key: Fingerprint) -> [Option<MutexGuard<'_, ()>>; CHOICES.len()] {
+    /// Locks all lines of a key.
+    fn lock(&self, key: Fingerprint) -> Locked<'_> {
         let stripes = CHOICES.map(|choice| key.place(choice, self.lines.len()) % STRIPES);
-        let mut last = None;
-        CHOICES.map(|_| {
-            let next = stripes.into_iter().filter(|&one| Some(one) > last).min()?;
-            last = Some(next);
-            let stripe = self.stripes[next].lock();
-            Some(stripe.unwrap_or_else(PoisonError::into_inner))
-        })
-    }
-}
-
-impl LastInsert {
-    fn of(slot: Slot<'_>, value: u64) -> Self {
-        let place = slot.place();
-        Self { place, value }
+        lock_all(&*self.stripes, stripes.into_iter())
     }
 }
 
