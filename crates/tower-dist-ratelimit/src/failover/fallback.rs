@@ -183,9 +183,8 @@ impl Share {
         if self.is_dynamic {
             return HORIZON;
         }
-        let fills = self.quota.burst_size().div_ceil(self.quota.limit().max(1));
-        let windows = u32::try_from(fills).unwrap_or(u32::MAX).max(2);
-        self.quota.window().saturating_mul(windows)
+        let refill = self.quota.time(self.quota.burst_size());
+        refill.max(self.quota.window().saturating_mul(2))
     }
 
     /// Returns this process's share of a quota.
@@ -214,5 +213,27 @@ fn no_share(instances: u32, error: &BuildError) -> BuildError {
     match error.policy() {
         Some(policy) => of_share.in_policy(policy),
         None => of_share,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn retention(quota: Quota) -> Duration {
+        let fallback = Fallback::new(&[Policy::new("slow", quota)], 1);
+        fallback.expect("a share that Memory can count").retention()
+    }
+
+    #[test]
+    fn a_token_counts_until_a_full_bucket_has_refilled_but_at_least_for_two_windows() {
+        let window = Duration::from_nanos(1);
+        assert_eq!(retention(Quota::new(2, window)), 2 * window);
+        // More windows than a `u32` counts.
+        let nanos = 1 << 33;
+        assert_eq!(
+            retention(Quota::new(1, window).burst(nanos)),
+            Duration::from_nanos(nanos)
+        );
     }
 }
