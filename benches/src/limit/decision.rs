@@ -17,6 +17,7 @@ use crate::measure::{Case, Figure, Subject};
 use crate::report::OURS;
 
 pub(crate) const HOT: &str = "decision, 1 hot String key";
+const PROCESSOR: &str = "decision, 1 hot String key, processor clock";
 pub(crate) const MANY: &str = "decision, 1 M String keys";
 const ALGORITHMS: &str = "decision, 1 hot String key, by algorithm";
 const TOGETHER: &str = "decision, 2 threads, 1 hot String key";
@@ -32,7 +33,12 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new(
             HOT,
             Figure::Call,
-            vec![ours_hot(), governor_hot().goal(0.8), floor_hot(), clock()],
+            vec![ours_hot(), governor_hot(), floor_hot(), clock()],
+        ),
+        Case::new(
+            PROCESSOR,
+            Figure::Call,
+            vec![ours_processor(), governor_hot().goal(0.8), floor_hot()],
         ),
         Case::new(ALGORITHMS, Figure::Call, by_algorithm()),
         Case::new(
@@ -97,8 +103,18 @@ fn ours_hot() -> Subject {
     hot(OURS, Policy::new("per-client", plenty()))
 }
 
+fn ours_processor() -> Subject {
+    let memory = Memory::with_processor_clock(100_000);
+    let policy = Policy::new("per-client", plenty());
+    hot_limiter(OURS, Limiter::new(memory, policy).expect("valid"))
+}
+
 fn hot(subject: &'static str, policy: Policy) -> Subject {
-    let (limiter, key) = (limiter_of(policy, KEYS), name(42));
+    hot_limiter(subject, limiter_of(policy, KEYS))
+}
+
+fn hot_limiter(subject: &'static str, limiter: Limiter) -> Subject {
+    let key = name(42);
     Subject::looping(subject, move |calls| {
         for _ in 0..calls {
             check(black_box(&limiter), black_box(&key));

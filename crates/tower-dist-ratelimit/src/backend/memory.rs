@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 pub(crate) use self::store::Store;
 use self::{
-    context::MemoryContext,
+    context::{MemoryClock, MemoryContext},
     fingerprint::Fingerprint,
     sync::{Locked, Mutex, lock_all},
 };
@@ -116,9 +116,42 @@ impl Memory {
     /// A memory in which `keys` keys per policy can be limited at the same time. 0 counts as 1.
     #[must_use]
     pub fn with_capacity(keys: usize) -> Self {
+        Self::new(keys, MemoryClock::tokio())
+    }
+
+    /// Like [`with_capacity`](Self::with_capacity), but measures time with the processor's counter, by [quanta]. A
+    /// decision takes about a fifth less time.
+    ///
+    /// A paused clock of tokio does not stop the counter. Adjustments of the system's clock do not change its speed. Where
+    /// the processor has no reliable counter, the system's monotonic clock is read instead.
+    ///
+    /// # Cost
+    ///
+    /// The first clock of a process compares the counter with the system's clock, which blocks for up to 200 ms.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
+    ///
+    /// let memory = Memory::with_processor_clock(100_000);
+    /// let limiter = Limiter::new(memory, Policy::new("per-user", Quota::per_hour(5)))?;
+    /// assert_eq!(limiter.check("alice").await?.remaining, 4);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// [quanta]: https://docs.rs/quanta
+    #[cfg(feature = "processor-clock")]
+    #[must_use]
+    pub fn with_processor_clock(keys: usize) -> Self {
+        Self::new(keys, MemoryClock::processor())
+    }
+
+    fn new(capacity: usize, clock: MemoryClock) -> Self {
         Self {
-            capacity: keys,
-            context: MemoryContext::new(),
+            capacity,
+            context: MemoryContext::new(clock),
             registry: Registry::default(),
             locks: Box::new(array::from_fn(|_| Mutex::new(()))),
         }
@@ -179,7 +212,7 @@ impl Memory {
         let table = this.table(&Charge::new(policy, &[], 0)).ok()?;
         let single = !table.in_set && !table.dynamic_quotas;
         single.then(|| SinglePolicy {
-            context: this.context,
+            context: this.context.clone(),
             store: Arc::clone(&table.store),
             limit: table.limit,
         })

@@ -7,27 +7,54 @@ use super::fingerprint::Fingerprint;
 use crate::algorithm::saturating_nanos;
 
 /// The hash function and the clock of a [`Memory`](super::Memory).
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct MemoryContext {
     hasher: SipHasher13,
-    created: Instant,
+    clock: MemoryClock,
+}
+
+/// A clock, with the time when the memory was created.
+#[derive(Clone)]
+pub(super) enum MemoryClock {
+    Tokio(Instant),
+    #[cfg(feature = "processor-clock")]
+    Processor(quanta::Clock, u64),
+}
+
+impl MemoryClock {
+    pub(super) fn tokio() -> Self {
+        Self::Tokio(Instant::now())
+    }
+
+    #[cfg(feature = "processor-clock")]
+    pub(super) fn processor() -> Self {
+        let clock = quanta::Clock::new();
+        let created = clock.raw();
+        Self::Processor(clock, created)
+    }
 }
 
 impl MemoryContext {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(clock: MemoryClock) -> Self {
         // Takes the hash's random seed from the standard library's hash maps.
         let random = RandomState::new();
         Self {
             hasher: SipHasher13::new_with_keys(random.hash_one(0), random.hash_one(1)),
-            created: Instant::now(),
+            clock,
         }
     }
 
     /// Nanoseconds since the creation of the memory.
     #[inline]
     pub(super) fn now(&self) -> u64 {
-        let since = Instant::now().checked_duration_since(self.created);
-        since.map_or(0, saturating_nanos)
+        match &self.clock {
+            MemoryClock::Tokio(created) => {
+                let since = Instant::now().checked_duration_since(*created);
+                since.map_or(0, saturating_nanos)
+            }
+            #[cfg(feature = "processor-clock")]
+            MemoryClock::Processor(clock, created) => clock.delta_as_nanos(*created, clock.raw()),
+        }
     }
 
     #[inline]
