@@ -62,13 +62,8 @@ where
                     return follow_up.poll(inner, cx);
                 }
                 StateProjection::Delayed(delayed, follow_up) => {
-                    let inner = match ready!(delayed.poll(cx)) {
-                        Ok(inner) => inner,
-                        Err(error) => {
-                            follow_up.answered(None);
-                            return Poll::Ready(Err(error));
-                        }
-                    };
+                    let inner = ready!(delayed.poll(cx));
+                    let inner = inner.inspect_err(|_| follow_up.answered(None))?;
                     let follow_up = mem::take(follow_up);
                     ResponseState::Calling { inner, follow_up }
                 }
