@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 pub use self::failure_mode::FailureMode;
 pub(crate) use self::{breaker::Access, fallback::Fallback};
-use self::{breaker::Breaker, pauses::Pauses, recovery::Recovery};
+use self::{breaker::Breaker, recovery::Recovery};
 use crate::{
     BuildError, Event, Policy, backend::BackendError, background::Background, observe::Emitter,
 };
@@ -36,8 +36,6 @@ pub(crate) struct Failover {
     /// and is no evidence of the backend's health.
     answers_later: AtomicBool,
     recovery: Recovery,
-    /// After an outage, the assumed maximum time between the returns of the first and the last process to the backend.
-    return_spread: Duration,
     /// The failure mode, for log lines.
     #[cfg(feature = "tracing")]
     mode: FailureMode,
@@ -66,7 +64,6 @@ impl Failover {
             created: Instant::now(),
             answers_later: AtomicBool::new(false),
             recovery: Recovery::default(),
-            return_spread: Pauses::new(timeout).return_spread(),
             #[cfg(feature = "tracing")]
             mode,
             fallback,
@@ -125,9 +122,8 @@ impl Failover {
         // The recovery begins before the circuit closes, so that each request that finds the circuit closed is also
         // charged to the share.
         if let (Access::Probe(_), Some(fallback)) = (permit, &self.fallback) {
-            let retention = fallback.retention();
-            self.recovery
-                .returned(self.now(), self.return_spread, retention);
+            let (spread, retention) = (self.breaker.pauses.return_spread(), fallback.retention());
+            self.recovery.returned(self.now(), spread, retention);
         }
         if self.breaker.answered(permit, self.now(), forget) {
             #[cfg(feature = "tracing")]

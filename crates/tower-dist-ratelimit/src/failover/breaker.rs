@@ -18,7 +18,7 @@ pub(super) struct Breaker {
     /// circuit is closed, requests get their permission from this summary without a lock. Recording an outcome takes
     /// the lock. A request that reads an old value is decided as if it had come a moment earlier.
     phase: AtomicU8,
-    pauses: Pauses,
+    pub(super) pauses: Pauses,
     seed: u64,
 }
 
@@ -64,7 +64,7 @@ impl Breaker {
         Self {
             state: Mutex::default(),
             phase: AtomicU8::new(QUIET),
-            pauses: Pauses::new(timeout),
+            pauses: Pauses { timeout },
             seed,
         }
     }

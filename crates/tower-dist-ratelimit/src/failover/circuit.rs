@@ -94,7 +94,7 @@ impl Circuit {
         match self {
             Self::Open { probes, due } if now >= due => {
                 let probes = probes.saturating_add(1);
-                let wait = pauses.timeout() + pauses.after(probes, noise);
+                let wait = pauses.timeout + pauses.after(probes, noise);
                 let due = now.saturating_add(wait);
                 Some(Self::Open { probes, due })
             }

@@ -16,19 +16,11 @@ const CONNECT: Duration = Duration::from_secs(3);
 /// maximum. Up to half of each pause is random, so that the probes of a fleet spread out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pauses {
-    timeout: Duration,
+    /// The timeout of the backend.
+    pub(super) timeout: Duration,
 }
 
 impl Pauses {
-    /// The pauses for a backend with this timeout.
-    pub(super) fn new(timeout: Duration) -> Self {
-        Self { timeout }
-    }
-
-    pub(super) fn timeout(self) -> Duration {
-        self.timeout
-    }
-
     /// After an outage, the processes of a fleet return to the backend at different times. Returns the assumed maximum
     /// time between the first return and the last one.
     pub(super) fn return_spread(self) -> Duration {
@@ -65,7 +57,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_two_seconds_and_half_of_each_is_random() {
-        let pauses = Pauses::new(ms(50));
+        let pauses = Pauses { timeout: ms(50) };
         let shortest: Vec<_> = (0..8).map(|probes| pauses.after(probes, 0)).collect();
         let longest: Vec<_> = (0..8)
             .map(|probes| pauses.after(probes, u64::MAX))
@@ -84,7 +76,7 @@ mod tests {
             probes: u8,
             noise: u64,
         ) {
-            let pause = Pauses::new(ms(timeout)).after(probes, noise);
+            let pause = Pauses { timeout: ms(timeout) }.after(probes, noise);
             prop_assert!(pause >= ms(timeout.max(50)));
             prop_assert!(pause <= ms(2 * timeout).max(LONGEST));
         }

@@ -11,7 +11,7 @@ const fn ms(millis: u64) -> Duration {
 }
 
 fn pauses() -> Pauses {
-    Pauses::new(TIMEOUT)
+    Pauses { timeout: TIMEOUT }
 }
 
 /// The circuit after these decisions (true: failed), one after the other, with the least noise.
@@ -172,7 +172,9 @@ fn the_largest_times_do_not_overflow() {
     };
     let probed = open.probe(
         Duration::MAX,
-        Pauses::new(Duration::from_secs(60)),
+        Pauses {
+            timeout: Duration::from_secs(60),
+        },
         u64::MAX,
     );
     assert_eq!(probed, Some(open));
