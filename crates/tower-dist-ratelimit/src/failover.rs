@@ -88,13 +88,9 @@ impl Failover {
     /// If the process has recently returned to the backend, returns its share, and whether requests are charged to the
     /// share in addition to the backend.
     pub(crate) fn recovering(&self) -> Option<(&Fallback, bool)> {
-        match &self.fallback {
-            Some(fallback) if !self.recovery.is_over() => {
-                let is_shared = self.recovery.is_shared(self.now())?;
-                Some((fallback, is_shared))
-            }
-            _ => None,
-        }
+        let fallback = self.fallback.as_ref();
+        let fallback = fallback.filter(|_| !self.recovery.is_over())?;
+        Some((fallback, self.recovery.is_shared(self.now())?))
     }
 
     /// Handles an immediate decision of the backend, which can come from local state.
