@@ -5,7 +5,7 @@ use std::{sync::Mutex, time::Duration};
 use http::{HeaderName, HeaderValue};
 
 use self::field_text::FieldText;
-use crate::{BuildError, Decision, Quota};
+use crate::{BuildError, Decision, Quota, build_error::ensure};
 
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -61,14 +61,11 @@ pub enum ResponseHeaders {
 
 impl ResponseHeaders {
     pub(crate) fn check(self) -> Result<(), BuildError> {
-        match self {
-            Self::NearLimit(share) if !(share > 0.0 && share <= 1.0) => Err(BuildError::new(
-                "headers",
-                format_args!("NearLimit({share})"),
-                "above 0 and at most 1",
-            )),
-            _ => Ok(()),
+        if let Self::NearLimit(share) = self {
+            let is_valid = share > 0.0 && share <= 1.0;
+            ensure!(is_valid, "headers" is format_args!("NearLimit({share})"), "above 0 and at most 1");
         }
+        Ok(())
     }
 }
 

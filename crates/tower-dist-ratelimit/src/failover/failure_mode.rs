@@ -1,4 +1,4 @@
-use crate::BuildError;
+use crate::{BuildError, build_error::ensure};
 
 /// The way to decide a request if the backend fails or exceeds its
 /// [timeout](crate::RateLimitLayerBuilder::backend_timeout), if a [quota look-up](crate::Policy::quota_by_async) takes
@@ -97,10 +97,8 @@ pub enum FailureMode {
 
 impl FailureMode {
     pub(crate) fn check(self) -> Result<(), BuildError> {
-        match self {
-            Self::Local { instances: 0 } => Err(BuildError::new("instances", 0, "at least 1")),
-            _ => Ok(()),
-        }
+        ensure!(self != Self::Local { instances: 0 }, "instances" is 0, "at least 1");
+        Ok(())
     }
 }
 
