@@ -13,10 +13,7 @@ use tower_service::Service;
 
 pub use self::{builder::RateLimitLayerBuilder, future::ResponseFuture};
 use crate::{
-    ProblemJson, RejectionResponse,
-    backend::{Backend, BackendError},
-    http::HttpLimits,
-    limits::{Check, Settings},
+    ProblemJson, RejectionResponse, backend::BackendError, http::HttpLimits, limits::Check,
 };
 
 /// Limits the rate of HTTP requests to a service.
@@ -36,13 +33,6 @@ use crate::{
 pub struct RateLimitLayer<R = ProblemJson> {
     pub(crate) http: Arc<HttpLimits>,
     pub(crate) reject: R,
-}
-
-impl RateLimitLayer {
-    /// Returns a builder of a layer that keeps its counts in this backend.
-    pub fn builder(backend: impl Backend) -> RateLimitLayerBuilder {
-        RateLimitLayerBuilder::new(Settings::new(backend))
-    }
 }
 
 impl<R> RateLimitLayer<R> {

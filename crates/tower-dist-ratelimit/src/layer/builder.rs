@@ -6,6 +6,7 @@ use super::RateLimitLayer;
 use crate::{
     BuildError, Consistency, Decided, FailureMode, GrpcRejection, Policy, ProblemJson, Rejection,
     ResponseHeaders,
+    backend::Backend,
     headers::RetryAfter,
     http::{HttpLimits, HttpSettings, ResponseHead, policies_of},
     key::RequestParts,
@@ -42,10 +43,11 @@ pub struct RateLimitLayerBuilder<R = ProblemJson> {
     reject: R,
 }
 
-impl RateLimitLayerBuilder {
-    pub(super) fn new(settings: Settings) -> Self {
-        Self {
-            settings,
+impl RateLimitLayer {
+    /// Returns a builder of a layer that keeps its counts in this backend.
+    pub fn builder(backend: impl Backend) -> RateLimitLayerBuilder {
+        RateLimitLayerBuilder {
+            settings: Settings::new(backend),
             policies: Vec::new(),
             answers: HttpSettings::default(),
             headers: Ok(()),
