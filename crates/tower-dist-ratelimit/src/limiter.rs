@@ -65,11 +65,12 @@ impl Limiter {
 
     /// Returns a builder, for more policies or settings.
     pub fn builder(backend: impl Backend, policy: Policy) -> LimiterBuilder {
-        LimiterBuilder::new(Settings::new(backend), policy)
+        LimiterBuilder {
+            settings: Settings::new(backend),
+            policies: vec![policy],
+        }
     }
-}
 
-impl Limiter {
     /// Returns this limiter with another quota and the same counts, for keys whose quota differs from the policy's.
     /// Each call for a key can use another quota.
     ///

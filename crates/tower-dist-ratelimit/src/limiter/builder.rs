@@ -30,18 +30,11 @@ use crate::{
 /// ```
 #[must_use = "a builder does nothing until it builds"]
 pub struct LimiterBuilder {
-    settings: Settings,
-    policies: Vec<Policy>,
+    pub(super) settings: Settings,
+    pub(super) policies: Vec<Policy>,
 }
 
 impl LimiterBuilder {
-    pub(super) fn new(settings: Settings, policy: Policy) -> Self {
-        Self {
-            settings,
-            policies: vec![policy],
-        }
-    }
-
     shared_setters!();
 
     /// Adds a policy. All policies count the same key. A check passes if all policies allow it; otherwise no
