@@ -130,8 +130,7 @@ impl Limiter {
         let rules = self.limits.rules.iter().enumerate();
         let charges = rules.map(|(number, rule)| {
             let charge = Charge::new(rule.id, sink.bytes(), tokens);
-            let quota = self.quota;
-            (number, Charge { quota, ..charge })
+            (number, charge.with(self.quota))
         });
         charges.collect()
     }
