@@ -1,15 +1,19 @@
 use crate::backend::{Answer, BoxFuture};
 
-/// Runs an action twice: before and after an operation of the backend, even if the caller drops the operation. The
-/// operation usually takes effect at an unknown time between the two runs, so a single run could come too early or too
-/// late.
-pub(crate) struct Bracket<F: Fn()>(F);
+/// Runs an action twice for each of some keys: before and after an operation of the backend, even if the caller drops
+/// the operation. The operation usually takes effect at an unknown time between the two runs, so a single run could come
+/// too early or too late.
+pub(crate) struct Bracket<F: Fn(u64)> {
+    /// The hashes of the keys.
+    tags: Vec<u64>,
+    action: F,
+}
 
-impl<F: Fn() + Send + 'static> Bracket<F> {
+impl<F: Fn(u64) + Send + 'static> Bracket<F> {
     /// Runs the action for the first time.
-    pub(crate) fn new(action: F) -> Self {
-        action();
-        Self(action)
+    pub(crate) fn new(tags: impl Iterator<Item = u64>, action: F) -> Self {
+        let tags = tags.inspect(|&tag| action(tag)).collect();
+        Self { tags, action }
     }
 
     /// Runs the action again when the answer is complete or dropped.
@@ -29,8 +33,8 @@ impl<F: Fn() + Send + 'static> Bracket<F> {
     }
 }
 
-impl<F: Fn()> Drop for Bracket<F> {
+impl<F: Fn(u64)> Drop for Bracket<F> {
     fn drop(&mut self) {
-        (self.0)();
+        self.tags.iter().copied().for_each(&self.action);
     }
 }

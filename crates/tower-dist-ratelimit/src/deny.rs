@@ -88,14 +88,11 @@ impl DenyCache {
     }
 
     /// Invalidates the remembered rejections of these keys, before and after a settlement or a reset.
-    fn invalidate(&self, charges: &[Charge<'_>]) -> Bracket<impl Fn() + use<>> {
+    fn invalidate(&self, charges: &[Charge<'_>]) -> Bracket<impl Fn(u64) + use<>> {
         let denials = Arc::clone(&self.denials);
-        let tags = charges.iter().map(|charge| denials.tag(charge));
-        let tags: Vec<u64> = tags.collect();
-        Bracket::new(move || {
-            for &tag in &tags {
-                denials.version(tag).number.fetch_add(1, SeqCst);
-            }
+        let tags = charges.iter().map(|charge| self.denials.tag(charge));
+        Bracket::new(tags, move |tag| {
+            denials.version(tag).number.fetch_add(1, SeqCst);
         })
     }
 }

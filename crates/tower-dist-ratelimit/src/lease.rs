@@ -240,15 +240,10 @@ impl Leasing {
     }
 
     /// Clears the shortages of these keys, which pause their refills, before and after an operation that returns tokens.
-    fn relieve(&self, charges: &[Charge<'_>]) -> Bracket<impl Fn() + use<>> {
+    fn relieve(&self, charges: &[Charge<'_>]) -> Bracket<impl Fn(u64) + use<>> {
         let shared = Arc::clone(&self.shared);
-        let tags = charges.iter().map(|charge| shared.table.tag(charge));
-        let tags: Vec<u64> = tags.collect();
-        Bracket::new(move || {
-            for &tag in &tags {
-                shared.table.ways(tag).relieve(tag);
-            }
-        })
+        let tags = charges.iter().map(|charge| self.shared.table.tag(charge));
+        Bracket::new(tags, move |tag| shared.table.ways(tag).relieve(tag))
     }
 }
 
