@@ -21,7 +21,6 @@ pub(crate) struct Rule {
     pub(crate) quoted: String,
     /// The problem document of a rejection by quota, if the document names this policy alone.
     pub(crate) problem: Bytes,
-    missing_key: MissingKey,
     warned: Once,
     /// The name of the layer or limiter, for log events; empty if it has none.
     limit: Arc<str>,
@@ -40,13 +39,8 @@ pub(crate) enum Applies {
 impl Rule {
     pub(super) fn new(policy: Policy, id: PolicyId, limit: &Arc<str>) -> Self {
         let quoted = headers::quote(policy.name());
-        let default = match policy.hint() {
-            Some(_) => MissingKey::Error,
-            None => MissingKey::Shared,
-        };
         Self {
             id,
-            missing_key: policy.missing_key.unwrap_or(default),
             name: policy.name().into(),
             problem: over_quota(&quoted),
             quoted,
@@ -121,11 +115,13 @@ impl Rule {
     /// Handles a missing key. `Ok` means that the policy counts the request under the empty key.
     pub(crate) fn without_key(&self) -> Result<(), Applies> {
         let hint = self.policy.hint();
+        let default = hint.map_or(MissingKey::Shared, |_| MissingKey::Error);
+        let action = self.policy.missing_key.unwrap_or(default);
         // If clients may omit the key and the policy skips or rejects requests without it, a missing key is not logged.
-        if hint.is_some() || matches!(self.missing_key, MissingKey::Shared | MissingKey::Error) {
-            self.log_missing_key(hint);
+        if hint.is_some() || matches!(action, MissingKey::Shared | MissingKey::Error) {
+            self.log_missing_key(action, hint);
         }
-        match self.missing_key {
+        match action {
             MissingKey::Shared => Ok(()),
             MissingKey::Skip => Err(Applies::No),
             MissingKey::Reject => Err(Applies::Rejects(Reason::MissingKey)),
@@ -134,21 +130,21 @@ impl Rule {
     }
 
     /// Logs once, so that clients cannot flood the logs.
-    fn log_missing_key(&self, hint: Option<&'static str>) {
+    fn log_missing_key(&self, action: MissingKey, hint: Option<&'static str>) {
         self.warned.call_once(|| {
             #[cfg(not(feature = "tracing"))]
-            let _ = (hint, &self.limit);
+            let _ = (action, hint, &self.limit);
             #[cfg(feature = "tracing")]
             let limit = Some(&*self.limit).filter(|name| !name.is_empty());
             #[cfg(feature = "tracing")]
-            match self.missing_key {
+            match action {
                 MissingKey::Error => tracing::error!(
                     name = limit,
                     policy = &*self.name,
                     hint,
                     "rate-limit key missing: requests without it are rejected with an internal error"
                 ),
-                action => tracing::warn!(
+                _ => tracing::warn!(
                     name = limit,
                     policy = &*self.name,
                     ?action,
