@@ -4,7 +4,7 @@ use http::StatusCode;
 
 use super::Reason;
 use crate::{
-    Decided, Decision,
+    Decided,
     limits::{Check, Rule},
 };
 
@@ -56,13 +56,12 @@ impl<'a> Rejection<'a> {
     /// The names of the policies that rejected the request, in the order in which the layer lists them. Empty
     /// if no policy's count caused the rejection, for example if the key is missing.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
-        self.rejected().map(|(rule, _)| &*rule.name)
+        self.rejected().map(|rule| &*rule.name)
     }
 
     /// The policies that rejected the request, without [hidden](crate::Policy::hidden) ones.
     pub(super) fn shown(&self) -> impl Iterator<Item = &'a Rule> {
-        let rules = self.rejected().map(|(rule, _)| rule);
-        rules.filter(|rule| !rule.policy.hidden)
+        self.rejected().filter(|rule| !rule.policy.hidden)
     }
 
     /// The decisions of all policies that decided, including policies that allowed the request.
@@ -71,10 +70,9 @@ impl<'a> Rejection<'a> {
         self.decided
     }
 
-    fn rejected(&self) -> impl Iterator<Item = (&'a Rule, &'a Decision)> + use<'a> {
-        self.decided()
-            .named()
-            .filter(|(_, decision)| decision.is_violated())
+    fn rejected(&self) -> impl Iterator<Item = &'a Rule> + use<'a> {
+        let decided = self.decided.named();
+        decided.filter_map(|(rule, decision)| decision.is_violated().then_some(rule))
     }
 }
 
