@@ -85,16 +85,12 @@ impl<'a> Unread<'a> {
     }
 
     fn next(&mut self) -> Option<u8> {
-        let (&byte, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(byte)
+        self.0.split_off_first().copied()
     }
 
     fn take(&mut self, byte: u8) -> bool {
-        let found = self.0.first() == Some(&byte);
-        if found {
-            self.0 = &self.0[1..];
-        }
-        found
+        let rest = self.0.strip_prefix(&[byte]);
+        self.0 = rest.unwrap_or(self.0);
+        rest.is_some()
     }
 }
