@@ -23,9 +23,9 @@ use crate::{
 /// A user's function that returns whether a request is exempt.
 pub(crate) type Exempt = Box<dyn Fn(RequestParts<'_>) -> bool + Send + Sync>;
 
-/// Refunds a request if a user's function returns `true`. The second argument is the response, or `None` if the inner
+/// A user's function that returns whether to refund a request. The argument is the response, or `None` if the inner
 /// service failed.
-pub(crate) type RefundWhen = Arc<dyn Fn(&RateLimitHandle, Option<ResponseHead<'_>>) + Send + Sync>;
+pub(crate) type RefundWhen = Arc<dyn Fn(Option<ResponseHead<'_>>) -> bool + Send + Sync>;
 
 /// Makes the handle of a request that passes, and returns the pending refund. The `bool` is `true` if the request was
 /// charged.
@@ -103,22 +103,20 @@ impl HttpLimits {
         charged: bool,
         extensions: &mut Extensions,
     ) -> Option<Refund> {
-        let HttpSettings {
-            handle: inserts,
-            refund_when,
-            ..
-        } = &self.answers;
-        if !inserts && !charged {
+        let answers = &self.answers;
+        if !answers.handle && !charged {
             return None;
         }
         let handle = RateLimitHandle::new(&self.limits, decided, charged);
-        if *inserts {
+        if answers.handle {
             let outer = extensions.remove();
             extensions.insert(handle.clone().within(outer));
         }
-        let refund_when = Arc::clone(refund_when.as_ref()?);
+        let refund_when = Arc::clone(answers.refund_when.as_ref()?);
         Some(Box::new(move |response: Option<ResponseHead<'_>>| {
-            refund_when(&handle, response)
+            if refund_when(response) {
+                handle.settle(0);
+            }
         }))
     }
 

@@ -207,11 +207,7 @@ impl<R> RateLimitLayerBuilder<R> {
         F: Fn(Option<ResponseHead<'_>>) -> bool + Send + Sync + 'static,
     {
         self.answers.make_handle = Some(HttpLimits::make_handle);
-        self.answers.refund_when = Some(Arc::new(move |handle, response| {
-            if refund(response) {
-                handle.settle(0);
-            }
-        }));
+        self.answers.refund_when = Some(Arc::new(refund));
         self
     }
 
