@@ -11,6 +11,7 @@ use std::{fmt, ops::Range};
 ///
 /// The keys of a request share 128 bytes inside the sink. Longer keys move to the heap. The server's limit on the size
 /// of a request's head also limits keys from the head.
+#[derive(Default)]
 pub struct KeySink {
     /// An array, because filling a `SmallVec` takes longer than hashing the key.
     inline: [Word; 16],
@@ -24,12 +25,6 @@ pub struct KeySink {
 
 /// A processor reads back a whole word faster than a word that was written in pieces, so keys consist of words.
 type Word = [u8; 8];
-
-impl Default for KeySink {
-    fn default() -> Self {
-        Self::new()
-    }
-}
 
 impl fmt::Debug for KeySink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,12 +51,7 @@ impl KeySink {
     #[must_use]
     #[inline]
     pub fn new() -> Self {
-        Self {
-            inline: [[0; 8]; 16],
-            heap: Vec::new(),
-            len: 0,
-            start: 0,
-        }
+        Self::default()
     }
 
     /// Adds a part, which can be any bytes of any length.
