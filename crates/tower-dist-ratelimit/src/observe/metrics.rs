@@ -103,7 +103,9 @@ fn count(metric: &'static str, name: &Arc<str>, label: &'static str, value: &'st
     counter!(metric, vec![name, Label::new(label, value)]).increment(1);
 }
 
-fn count_rejection(name: &Arc<str>, rejection: &Rejection<'_>) {
+/// Counts a rejected request, and each policy that rejected it.
+fn count_rejection(name: &Arc<str>, outcome: &'static str, rejection: &Rejection<'_>) {
+    count("ratelimit_requests_total", name, "outcome", outcome);
     let reason = match rejection.reason() {
         Reason::Quota => "quota",
         Reason::MissingKey => "missing_key",
@@ -135,14 +137,8 @@ impl Observer for MetricsObserver {
         let changed = |to| count("ratelimit_backend_changes_total", name, "circuit", to);
         match event {
             Event::Allowed(_) => ended("allowed"),
-            Event::Rejected(rejection) => {
-                ended("rejected");
-                count_rejection(name, &rejection);
-            }
-            Event::Shadowed(rejection) => {
-                ended("shadowed");
-                count_rejection(name, &rejection);
-            }
+            Event::Rejected(rejection) => count_rejection(name, "rejected", &rejection),
+            Event::Shadowed(rejection) => count_rejection(name, "shadowed", &rejection),
             Event::BackendFailed(error) => {
                 let kind = match error.source() {
                     _ if error.is_timeout() => "late",
