@@ -3,7 +3,10 @@ use std::task::{Context, Poll};
 use tower_service::Service;
 
 use super::{CallFuture, CallLimit, LimitError, future::CallState};
-use crate::{key::KeySink, limits::Check};
+use crate::{
+    key::KeySink,
+    limits::{Applies, Check},
+};
 
 impl<S, Req> Service<Req> for CallLimit<S, Req>
 where
@@ -23,15 +26,21 @@ where
         let (mut sink, mut asked) = (KeySink::new(), None);
         let fast = (calls.limits).decide_fast(&mut sink, &mut asked, calls.apply(&request));
         let state = match fast {
-            Some(decision) if decision.allowed && decision.delay.is_zero() => {
+            Ok(decision) if decision.allowed && decision.delay.is_zero() => {
                 CallState::Calling(self.inner.call(request))
             }
             fast => {
                 // Filled in place: moving a `Check` costs more than the decision.
                 let mut check = Check::default();
                 let outcome = match fast {
-                    Some(decision) => check.decided(sink, asked, decision),
-                    None => calls.limits.decide(&mut check, calls.apply(&request)),
+                    Ok(decision) => check.decided(sink, asked, decision),
+                    Err(Some(applies)) => {
+                        let mut applies = Some(applies);
+                        let known =
+                            |_: &_, _: &mut _, _: &mut _| applies.take().unwrap_or(Applies::Yes);
+                        calls.limits.decide(&mut check, known)
+                    }
+                    Err(None) => calls.limits.decide(&mut check, calls.apply(&request)),
                 };
                 self.handle_outcome(outcome, &mut check, request)
             }

@@ -107,21 +107,25 @@ impl Limits {
         Some((single, self.rules.first()?))
     }
 
-    /// Decides on a request without a [`Check`], which takes a fifth of the time of a decision. `sink` must be new.
-    /// Returns the charge and the decision. Returns `None`, without a charge, if there is no fast path or no key.
+    /// Decides on a request without a [`Check`], whose construction takes a fifth of the time of a decision. `sink` must
+    /// be new. Writes the charge to `asked`.
+    ///
+    /// # Errors
+    ///
+    /// `None` if there is no fast path, or the result of `apply` if it is not [`Applies::Yes`].
     #[inline(always)]
     pub(crate) fn decide_fast(
         &self,
         sink: &mut KeySink,
         asked: &mut Option<PolicyCharge>,
         mut apply: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
-    ) -> Option<Decision> {
-        let (single, rule) = self.unobserved()?;
+    ) -> Result<Decision, Option<Applies>> {
+        let (single, rule) = self.unobserved().ok_or(None)?;
         let asked = asked.insert(PolicyCharge::new(0, rule));
-        let Applies::Yes = apply(rule, sink, asked) else {
-            return None;
-        };
-        Some(single.charge(asked.key(sink.bytes()), asked.cost))
+        match apply(rule, sink, asked) {
+            Applies::Yes => Ok(single.charge(asked.key(sink.bytes()), asked.cost)),
+            applies => Err(Some(applies)),
+        }
     }
 
     /// Decides on the charges of a request. The timeout of the backend starts now.
