@@ -40,7 +40,10 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
 
-use self::{checks::CHECKS, subject::Case};
+use self::{
+    checks::{CHECKS, Check},
+    subject::Case,
+};
 pub use self::{
     clock::{Clock, Sleeping},
     violation::Violation,
@@ -89,8 +92,6 @@ const ALL: [Algorithm; 9] = [
 
 /// The result of a check.
 type Checked = Result<(), Violation>;
-
-const BUILDING: &str = "building";
 
 impl Conformance {
     /// A run of all checks. The checks call `backend` many times. Each call has to return a new backend, or a handle to
@@ -148,13 +149,9 @@ impl Conformance {
     ///
     /// If no check has that name.
     pub fn only(self, check: &str) -> Self {
-        let names = || CHECKS.iter().map(|(name, _)| *name).chain([BUILDING]);
-        let only = names().find(|&name| name == check);
-        assert!(
-            only.is_some(),
-            "no check is called {check:?}: {:?}",
-            names().collect::<Vec<_>>()
-        );
+        let names = CHECKS.map(|(name, _)| name);
+        let only = names.into_iter().find(|&name| name == check);
+        assert!(only.is_some(), "no check is called {check:?}: {names:?}");
         Self { only, ..self }
     }
 
@@ -170,15 +167,13 @@ impl Conformance {
     /// If the backend or the clock panics. Can also panic outside of a tokio runtime.
     pub async fn run(self) -> Result<(), Violation> {
         let kit = Arc::new(self);
-        if kit.wants(BUILDING) {
-            for algorithm in ALL {
-                let case = kit.case(BUILDING, algorithm);
-                case.named(checks::building(&case))?;
-            }
+        let (building, others) = CHECKS.split_at(1);
+        for algorithm in ALL {
+            Arc::clone(&kit).run_checks(building, algorithm).await?;
         }
         let mut running = JoinSet::new();
         for &algorithm in &kit.algorithms {
-            let one = Arc::clone(&kit).run_one(algorithm);
+            let one = Arc::clone(&kit).run_checks(others, algorithm);
             if kit.clock.grain().is_zero() {
                 one.await?;
             } else {
@@ -188,27 +183,24 @@ impl Conformance {
         running.join_all().await.into_iter().collect()
     }
 
-    async fn run_one(self: Arc<Self>, algorithm: Algorithm) -> Checked {
-        for (name, check) in CHECKS {
-            if self.wants(name) {
-                let case = self.case(name, algorithm);
-                case.named(check(case.clone()).await)?;
+    /// Runs those of `checks` that are not left out. Adds the check and the algorithm to a violation.
+    async fn run_checks(self: Arc<Self>, checks: &[Check], algorithm: Algorithm) -> Checked {
+        for &(check, run) in checks {
+            if self.only.is_some_and(|only| only != check) {
+                continue;
             }
+            let case = Case {
+                kit: Arc::clone(&self),
+                check,
+                algorithm,
+            };
+            run(case).await.map_err(|violation| Violation {
+                check,
+                algorithm,
+                ..violation
+            })?;
         }
         Ok(())
-    }
-
-    fn case(self: &Arc<Self>, check: &'static str, algorithm: Algorithm) -> Case {
-        let kit = Arc::clone(self);
-        Case {
-            kit,
-            check,
-            algorithm,
-        }
-    }
-
-    fn wants(&self, check: &str) -> bool {
-        self.only.is_none_or(|only| only == check)
     }
 }
 

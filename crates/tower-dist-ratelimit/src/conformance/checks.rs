@@ -19,10 +19,12 @@ use super::{
 };
 use crate::{Quota, backend::BoxFuture};
 
-type CheckFn = fn(Case) -> BoxFuture<'static, Checked>;
+/// The name and the function of a check.
+pub(super) type Check = (&'static str, fn(Case) -> BoxFuture<'static, Checked>);
 
-/// The name and the function of each check except `building`.
-pub(super) const CHECKS: [(&str, CheckFn); 10] = [
+/// All checks. The first one runs for all algorithms, the others for each supported one.
+pub(super) const CHECKS: [Check; 11] = [
+    ("building", |case| Box::pin(building(case))),
     ("decisions", |case| Box::pin(decisions(case))),
     ("retry", |case| Box::pin(retry(case))),
     ("expiry", |case| Box::pin(expiry(case))),
@@ -36,7 +38,7 @@ pub(super) const CHECKS: [(&str, CheckFn); 10] = [
 ];
 
 /// Checks that `register` accepts the case's algorithm if the backend supports it, and rejects it otherwise.
-pub(super) fn building(case: &Case) -> Checked {
+async fn building(case: Case) -> Checked {
     let is_same = |one| discriminant(one) == discriminant(&case.algorithm);
     let built = case.subject(FROZEN);
     if case.kit.algorithms.iter().any(is_same) {

@@ -40,15 +40,6 @@ pub(super) struct Subject {
 }
 
 impl Case {
-    /// Adds the check and the algorithm to a violation.
-    pub(super) fn named(&self, checked: Checked) -> Checked {
-        checked.map_err(|violation| Violation {
-            check: self.check,
-            algorithm: self.algorithm,
-            ..violation
-        })
-    }
-
     /// Registers a policy that is decided alone.
     pub(super) fn subject(&self, quota: Quota) -> Result<Subject, Violation> {
         let policies = [(self.algorithm, quota)];

@@ -43,8 +43,8 @@ impl fmt::Display for Violation {
 
 impl Error for Violation {}
 
-/// Returns a violation unless the promise is kept. [`Case::named`](super::subject::Case::named) adds the check and the
-/// algorithm.
+/// Returns a violation unless the promise is kept. [`run_checks`](super::Conformance::run_checks) adds the check and
+/// the algorithm.
 pub(super) fn promise(
     kept: bool,
     operation: impl fmt::Display,
