@@ -53,39 +53,31 @@ impl Case {
         dynamic: bool,
     ) -> Result<Vec<Subject>, Violation> {
         let (backend, started) = ((self.kit.backend)(), Instant::now());
-        let (mut cases, mut registered) = (Vec::new(), Vec::new());
-        for (number, &(algorithm, quota)) in policies.iter().enumerate() {
-            let algorithm = match algorithm {
+        let mut registered = Vec::new();
+        for (number, &(mut algorithm, quota)) in policies.iter().enumerate() {
+            if let Algorithm::LeakyQueue { max_wait } = &mut algorithm {
                 // With this `max_wait`, a queue holds about as many requests as the limit.
-                Algorithm::LeakyQueue { .. } => Algorithm::LeakyQueue {
-                    max_wait: quota.window(),
-                },
-                other => other,
-            };
+                *max_wait = quota.window();
+            }
             // Each algorithm gets its own policy name: policies with one name could share their state.
             let name = format!("kit {} {} {algorithm} {number}", self.kit.seed, self.check);
-            let policy = Policy::new(name, quota).counted(algorithm);
-            let policy = match dynamic {
-                true => policy.dynamic_quotas(),
-                false => policy,
-            };
+            let mut policy = Policy::new(name, quota).counted(algorithm);
+            policy.backend.dynamic_quotas = dynamic;
             succeeds("register", policy.check())?;
             registered.push(policy);
-            cases.push((algorithm, quota));
         }
         let ids = succeeds("register", backend.register(&registered))?;
         let again = succeeds("register", backend.register(&registered))?;
         equal("register", "the ids of an equal set", &ids, &again)?;
-        equal("register", "the number of ids", cases.len(), ids.len())?;
-        let subjects = cases.into_iter().zip(ids);
-        let subjects = subjects.map(|((algorithm, quota), policy)| Subject {
+        equal("register", "the number of ids", registered.len(), ids.len())?;
+        let subjects = registered.iter().zip(ids).map(|(policy, id)| Subject {
             case: Case {
-                algorithm,
+                algorithm: policy.algorithm(),
                 ..self.clone()
             },
-            quota,
+            quota: policy.quota(),
             backend: Arc::clone(&backend),
-            policy,
+            policy: id,
             started,
         });
         Ok(subjects.collect())
