@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Algorithm, Decision, Decisions, Policy, Quota,
     arithmetic::{Limit, State, saturating_nanos},
-    backend::{Answer, Backend, Charge, PolicyId},
+    backend::{Answer, Backend, Charge, JointDecision, PolicyId},
 };
 
 /// The limit of most quotas of the kit: low enough to exhaust quickly, and to fit in any sliding window log.
@@ -116,9 +116,9 @@ impl Subject {
     }
 
     pub(super) async fn ask(&self, charge: Charge<'_>) -> Result<Decision, Violation> {
-        let (allowed, decisions) = self.ask_all(&[charge]).await?;
-        let decision = decisions[0];
-        equal("acquire", "the answer", decision.allowed, allowed)?;
+        let joint = self.ask_all(&[charge]).await?;
+        let decision = joint.decisions[0];
+        equal("acquire", "the answer", decision.allowed, joint.allowed)?;
         Ok(decision)
     }
 
@@ -141,24 +141,16 @@ impl Subject {
     }
 
     /// Makes charges to several policies of this backend together.
-    pub(super) async fn ask_all(
-        &self,
-        charges: &[Charge<'_>],
-    ) -> Result<(bool, Decisions), Violation> {
+    pub(super) async fn ask_all(&self, charges: &[Charge<'_>]) -> Result<JointDecision, Violation> {
         let mut out = Decisions::rejected(charges.len());
         let answer = self.backend.acquire(charges, &mut out);
-        let (allowed, decisions) = answered("acquire", answer, out).await?;
-        let field = "the number of decisions";
-        equal("acquire", field, charges.len(), decisions.len())?;
-        Ok((allowed, decisions))
+        answered("acquire", answer, out).await
     }
 
     pub(super) async fn settle(&self, charge: Charge<'_>, delta: i64) -> Checked {
         let answer = self.backend.settle(&[charge], delta);
-        let none = Decisions::rejected(0);
-        let (settled, decisions) = answered("settle", answer, none).await?;
-        equal("settle", "the answer", true, settled)?;
-        equal("settle", "the number of decisions", 0, decisions.len())
+        let joint = answered("settle", answer, Decisions::rejected(0)).await?;
+        equal("settle", "the answer", true, joint.allowed)
     }
 
     pub(super) async fn reset(&self, key: &[u8]) -> Checked {
@@ -166,18 +158,20 @@ impl Subject {
     }
 }
 
-/// Waits for an answer, and returns whether the request is allowed, and the decisions. The decisions of an immediate
-/// answer are in `out`.
+/// Waits for an answer. The decisions of an immediate answer are in `decisions`, and other answers must have as many.
 async fn answered(
     operation: &str,
     answer: Answer,
-    out: Decisions,
-) -> Result<(bool, Decisions), Violation> {
+    decisions: Decisions,
+) -> Result<JointDecision, Violation> {
+    let number = decisions.len();
     let answer = match answer {
-        Answer::Done(allowed) => return Ok((allowed, out)),
+        Answer::Done(allowed) => Ok(JointDecision { allowed, decisions }),
         Answer::Failed(error) => Err(error),
         Answer::Later(answer) => answer.await,
     };
     let joint = succeeds(operation, answer)?;
-    Ok((joint.allowed, joint.decisions))
+    let field = "the number of decisions";
+    equal(operation, field, number, joint.decisions.len())?;
+    Ok(joint)
 }

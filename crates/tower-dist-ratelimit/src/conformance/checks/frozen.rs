@@ -9,7 +9,7 @@ use super::{
     subject::{FROZEN, LIMIT, Subject},
     violation::{allows, equal, is_unused, promise, remains, within},
 };
-use crate::Decision;
+use crate::{Decision, backend::JointDecision};
 
 /// Checks that rejections and charges of zero cost write nothing: the remaining tokens stay, and an unused key stays
 /// unused.
@@ -232,10 +232,10 @@ async fn exhausted(set: &[Subject], keys: &[Vec<u8>], tight: usize, wide: usize)
         let charges = [0, 1].map(|number| set[number].charge(&keys[number], cost));
         set[0].ask_all(&charges).await
     };
-    let (_, full) = take(0).await?;
+    let full = take(0).await?.decisions;
     let (most, mut taken) = (full[tight].remaining.min(full[wide].remaining), 0);
     loop {
-        let (allowed, decisions) = take(1).await?;
+        let JointDecision { allowed, decisions } = take(1).await?;
         let all = decisions.iter().all(|decision| decision.allowed);
         let operation = format!("acquire of a set: the decisions are {decisions:?}");
         equal(operation, "the answer", all, allowed)?;
@@ -247,7 +247,7 @@ async fn exhausted(set: &[Subject], keys: &[Vec<u8>], tight: usize, wide: usize)
     }
     let rest = full[wide].remaining - taken;
     for _ in 0..5 {
-        let (allowed, decisions) = take(1).await?;
+        let JointDecision { allowed, decisions } = take(1).await?;
         let (rejects, passes) = (&decisions[tight], &decisions[wide]);
         let right = !allowed && !rejects.allowed && passes.allowed;
         let operation = "acquire of a set that one policy rejects";
@@ -257,7 +257,7 @@ async fn exhausted(set: &[Subject], keys: &[Vec<u8>], tight: usize, wide: usize)
         equal(&operation, "granted", 0, passes.granted)?;
         remains(&operation, rest, *passes)?;
     }
-    let (_, left) = take(0).await?;
+    let left = take(0).await?.decisions;
     remains("a look at an exhausted policy", 0, left[tight])?;
     remains("a look at the other policy", rest, left[wide])
 }
