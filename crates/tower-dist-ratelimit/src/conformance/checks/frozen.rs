@@ -159,10 +159,8 @@ pub(super) async fn racing(case: Case) -> Checked {
                 Ok::<u64, Violation>(granted)
             });
         }
-        let mut granted = 0;
-        for one in tasks.join_all().await {
-            granted += one?;
-        }
+        let granted = tasks.join_all().await.into_iter();
+        let granted = granted.sum::<Result<u64, Violation>>()?;
         let operation = format!("acquire by {TASKS} tasks");
         equal(operation, "granted", full, granted)?;
         let seen = subject.look(&key).await?;
