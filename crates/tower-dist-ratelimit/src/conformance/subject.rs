@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Algorithm, Decision, Decisions, Policy, Quota,
-    arithmetic::{Limit, State, saturating_nanos},
+    arithmetic::saturating_nanos,
     backend::{Answer, Backend, Charge, JointDecision, PolicyId},
 };
 
@@ -85,12 +85,6 @@ impl Case {
 }
 
 impl Subject {
-    /// Returns the arithmetic's state of an unused key under this policy.
-    pub(super) fn unused(&self) -> Result<State, Violation> {
-        let limit = Limit::new(self.case.algorithm, self.quota);
-        Ok(succeeds("register", limit)?.unused(0))
-    }
-
     /// Returns a key that no other check uses.
     pub(super) fn key(&self, name: &str) -> Vec<u8> {
         format!("{}-{}-{name}", self.case.kit.seed, self.case.check).into_bytes()

@@ -3,10 +3,12 @@ use std::time::Duration;
 use super::{
     Case, Checked, Quota, Rng,
     subject::{FROZEN, LIMIT, Subject},
-    violation::{equal, promise, within},
+    violation::{equal, promise, succeeds, within},
 };
 use crate::{
-    Algorithm, Decision, arithmetic::saturating_nanos, backend::Charge,
+    Algorithm, Decision,
+    arithmetic::{Limit, saturating_nanos},
+    backend::Charge,
     conformance::state_range::StateRange,
 };
 
@@ -37,13 +39,13 @@ pub(super) async fn decisions(case: Case) -> Checked {
         let quota = quota.unwrap_or(FROZEN);
         let subject = case.subject(quota)?;
         let key = subject.key(&sequence.to_string());
-        let mut between = StateRange::new(subject.unused()?);
+        let limit = Limit::new(subject.case.algorithm, quota);
+        let mut between = StateRange::new(succeeds("register", limit)?.unused(0));
         for _ in 0..LENGTH {
             if passes {
-                let time = pause(&subject, stands_still, &mut numbers);
-                subject.pass(time).await;
+                subject.pass(pause(&subject, &mut numbers)).await;
             }
-            let (charge, correction) = request(&subject, &key, kit.leases, &mut numbers);
+            let (charge, correction) = request(&subject, &key, &mut numbers);
             compare(&subject, &mut between, charge, correction).await?;
         }
     }
@@ -52,10 +54,10 @@ pub(super) async fn decisions(case: Case) -> Checked {
 
 /// Returns a random pause: up to three windows with a paused clock, otherwise up to the time in which two tokens become
 /// free.
-fn pause(subject: &Subject, stands_still: bool, numbers: &mut Rng) -> Duration {
+fn pause(subject: &Subject, numbers: &mut Rng) -> Duration {
     let window = saturating_nanos(subject.quota.window());
     let token = window / subject.quota.limit();
-    let longest = if stands_still {
+    let longest = if subject.grain().is_zero() {
         [token, window, 3 * window][usize::try_from(numbers.up_to(2)).unwrap_or(0)]
     } else {
         2 * token
@@ -75,19 +77,14 @@ fn quota(algorithm: Algorithm, numbers: &mut Rng) -> Quota {
 }
 
 /// Returns a random charge, and sometimes a correction of it.
-fn request<'a>(
-    subject: &Subject,
-    key: &'a [u8],
-    leases: bool,
-    numbers: &mut Rng,
-) -> (Charge<'a>, Option<i64>) {
+fn request<'a>(subject: &Subject, key: &'a [u8], numbers: &mut Rng) -> (Charge<'a>, Option<i64>) {
     let burst = subject.quota.burst_size();
     let cost = match numbers.up_to(3) {
         0 => numbers.up_to(burst + 1),
         _ => numbers.up_to(2),
     };
     let up_to = match numbers.up_to(3) {
-        0 if leases => numbers.up_to(burst + 1),
+        0 if subject.case.kit.leases => numbers.up_to(burst + 1),
         _ => cost,
     };
     let correction =
