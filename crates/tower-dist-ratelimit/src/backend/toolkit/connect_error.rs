@@ -17,8 +17,7 @@ use std::{error::Error, fmt};
 /// ```
 #[derive(Debug)]
 pub struct ConnectError {
-    to: String,
-    problem: String,
+    message: String,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -27,8 +26,7 @@ impl ConnectError {
     #[must_use]
     pub fn new(to: impl fmt::Display, problem: impl fmt::Display) -> Self {
         Self {
-            to: to.to_string(),
-            problem: problem.to_string(),
+            message: format!("{to}: {problem}"),
             source: None,
         }
     }
@@ -41,20 +39,17 @@ impl ConnectError {
         problem: impl fmt::Display,
         source: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> Self {
+        let source = source.into();
         Self {
-            source: Some(source.into()),
-            ..Self::new(to, problem)
+            message: format!("{to}: {problem}: {source}"),
+            source: Some(source),
         }
     }
 }
 
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.to, self.problem)?;
-        match &self.source {
-            Some(source) => write!(f, ": {source}"),
-            None => Ok(()),
-        }
+        f.write_str(&self.message)
     }
 }
 
