@@ -310,17 +310,13 @@ async fn answers<P: TransactionPart>(
     while !sent.is_empty() {
         let mut smaller = Vec::new();
         for (part, answer) in mem::take(&mut sent) {
-            let answer = match answer {
-                Ok(answer) => answer.await,
-                Err(failure) => Err(failure),
-            };
-            match answer
-                .as_ref()
-                .err()
-                .and_then(|failure| part.split(failure))
+            let answer = async { answer?.await }.await;
+            if let Err(failure) = &answer
+                && let Some(parts) = part.split(failure)
             {
-                Some(parts) => smaller.extend(parts),
-                None => answers.push((part, answer)),
+                smaller.extend(parts);
+            } else {
+                answers.push((part, answer));
             }
         }
         sent = send(smaller);
