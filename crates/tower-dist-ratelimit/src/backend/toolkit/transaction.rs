@@ -77,6 +77,9 @@ pub type PendingVerdict = BoxFuture<'static, Result<JointDecision, BackendError>
 /// Parts that were sent, each with its pending answer or the error of sending it.
 type Sent<P> = Vec<(P, Result<PartAnswer<P>, <P as TransactionPart>::Failure>)>;
 
+/// Parts with their answers.
+type Answered<P> = Vec<(P, Result<JointDecision, <P as TransactionPart>::Failure>)>;
+
 /// Runs the transactions of a backend, at most 8,192 at a time. A transaction makes the charges, or the corrections, of
 /// one request. Each transaction is a task on the runtime on which [`current`](Self::current) was called.
 ///
@@ -303,9 +306,7 @@ fn send<P: TransactionPart>(parts: Vec<P>) -> Sent<P> {
 
 /// Waits for the answers to all parts, and sends the smaller parts of a part that splits. All parts are in flight, so
 /// waiting for one answer after the other takes no longer than waiting for all at once.
-async fn answers<P: TransactionPart>(
-    mut sent: Sent<P>,
-) -> Vec<(P, Result<JointDecision, P::Failure>)> {
+async fn answers<P: TransactionPart>(mut sent: Sent<P>) -> Answered<P> {
     let mut answers = Vec::with_capacity(sent.len());
     while !sent.is_empty() {
         let mut smaller = Vec::new();
@@ -324,13 +325,15 @@ async fn answers<P: TransactionPart>(
     answers
 }
 
-fn is_allowed<F>(answer: &Result<JointDecision, F>) -> bool {
-    answer.as_ref().is_ok_and(|verdict| verdict.allowed)
+/// Returns whether all parts allow the request.
+fn is_allowed<P: TransactionPart>(answers: &Answered<P>) -> bool {
+    let mut answers = answers.iter().map(|(_, answer)| answer.as_ref());
+    answers.all(|answer| answer.is_ok_and(|verdict| verdict.allowed))
 }
 
 /// Returns the refunds of the parts that took tokens. Empty if all parts allow the request.
-fn refunds<P: TransactionPart>(answers: &[(P, Result<JointDecision, P::Failure>)]) -> Vec<P> {
-    if answers.iter().all(|(_, answer)| is_allowed(answer)) {
+fn refunds<P: TransactionPart>(answers: &Answered<P>) -> Vec<P> {
+    if is_allowed(answers) {
         return Vec::new();
     }
     let refunds = answers.iter().filter_map(|(part, answer)| {
@@ -342,10 +345,8 @@ fn refunds<P: TransactionPart>(answers: &[(P, Result<JointDecision, P::Failure>)
     refunds.collect()
 }
 
-fn verdict<P: TransactionPart>(
-    answers: Vec<(P, Result<JointDecision, P::Failure>)>,
-) -> Result<JointDecision, BackendError> {
-    let allowed = answers.iter().all(|(_, answer)| is_allowed(answer));
+fn verdict<P: TransactionPart>(answers: Answered<P>) -> Result<JointDecision, BackendError> {
+    let allowed = is_allowed(&answers);
     let returned = !allowed && answers.len() > 1;
     let charges = answers.iter().map(|(part, _)| part.places().count());
     let mut decisions = Decisions::rejected(charges.sum());
