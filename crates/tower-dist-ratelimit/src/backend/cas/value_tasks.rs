@@ -233,15 +233,13 @@ impl<C: CompareAndSwap> ValueTask<C> {
             let nanos = (self.tasks.clock)();
             let mut states = self.set.read(&self.tag, value.as_deref());
             let before = PolicySet::write(&states);
-            let decide = |request: QueuedRequest| {
-                let verdict = request.decide(&self.set, &self.tag, &mut states, nanos);
-                (request, verdict)
-            };
-            let decided: Vec<(QueuedRequest, JointDecision)> =
-                requests.into_iter().map(decide).collect();
+            let verdicts = requests
+                .iter()
+                .map(|request| request.decide(&self.set, &self.tag, &mut states, nanos));
+            let verdicts = verdicts.collect();
             let value = PolicySet::write(&states);
             if value == before {
-                answer(decided);
+                answer(requests, verdicts);
                 continue;
             }
             let ttl = self.set.ttl(&states, nanos);
@@ -249,14 +247,14 @@ impl<C: CompareAndSwap> ValueTask<C> {
             match self.within(swap).await {
                 Ok(true) => {
                     losses = 0;
-                    answer(decided);
+                    answer(requests, verdicts);
                 }
                 Ok(false) => {
                     losses += 1;
-                    self.put_back(decided);
+                    self.put_back(requests);
                     pause(losses).await;
                 }
-                Err(failure) => fail(decided.into_iter().map(|(request, _)| request), &failure),
+                Err(failure) => fail(requests, &failure),
             }
         }
     }
@@ -307,10 +305,10 @@ impl<C: CompareAndSwap> ValueTask<C> {
     }
 
     /// Puts a batch back at the front of the queue, in its order.
-    fn put_back(&self, decided: Vec<(QueuedRequest, JointDecision)>) {
-        if let Some(requests) = self.tasks.shared.waiting().get_mut(&self.id) {
-            for (request, _) in decided.into_iter().rev() {
-                requests.push_front(request);
+    fn put_back(&self, requests: Vec<QueuedRequest>) {
+        if let Some(waiting) = self.tasks.shared.waiting().get_mut(&self.id) {
+            for request in requests.into_iter().rev() {
+                waiting.push_front(request);
             }
         }
     }
@@ -326,13 +324,13 @@ impl<C> Drop for ValueTask<C> {
     }
 }
 
-fn answer(decided: Vec<(QueuedRequest, JointDecision)>) {
-    for (request, verdict) in decided {
+fn answer(requests: Vec<QueuedRequest>, verdicts: Vec<JointDecision>) {
+    for (request, verdict) in requests.into_iter().zip(verdicts) {
         let _ = request.answer.send(Ok(verdict));
     }
 }
 
-fn fail(requests: impl IntoIterator<Item = QueuedRequest>, failure: &BackendError) {
+fn fail(requests: Vec<QueuedRequest>, failure: &BackendError) {
     for request in requests {
         let _ = request.answer.send(Err(failure.clone()));
     }
