@@ -87,51 +87,6 @@ impl<C> Clone for ValueTasks<C> {
     }
 }
 
-impl QueuedRequest {
-    /// Decides the charges, and changes the states accordingly.
-    fn decide(
-        &self,
-        set: &PolicySet,
-        tag: &Tag,
-        states: &mut [State],
-        nanos: u64,
-    ) -> JointDecision {
-        match self.action {
-            Action::Acquire => {
-                // Policies of the set without a charge get a charge of zero cost.
-                let look = Charge::new(PolicyId::new(0), &[], 0);
-                let mut charges: SmallVec<[_; 4]> = SmallVec::from_elem(look, states.len());
-                for &(_, place, charge) in &self.charges {
-                    charges[place] = charge;
-                }
-                let mut out: SmallVec<[_; 4]> =
-                    SmallVec::from_elem(Decision::default(), states.len());
-                let allowed = charge_all(states, nanos, &charges, &mut out);
-                let decisions = self.charges.iter().map(|&(_, place, _)| out[place]);
-                return JointDecision {
-                    allowed,
-                    decisions: decisions.collect(),
-                };
-            }
-            Action::Settle(delta) => {
-                for &(_, place, charge) in &self.charges {
-                    let most = i64::try_from(charge.cost).unwrap_or(i64::MAX);
-                    states[place].settle(nanos, &charge, delta.max(-most));
-                }
-            }
-            Action::Reset => {
-                for &(_, place, _) in &self.charges {
-                    states[place] = set.limits[place].unused(tag_bits(tag));
-                }
-            }
-        }
-        JointDecision {
-            allowed: true,
-            decisions: Decisions::rejected(0),
-        }
-    }
-}
-
 impl<C: CompareAndSwap> ValueTasks<C> {
     pub(super) fn new(store: C) -> Self {
         Self {
@@ -233,10 +188,8 @@ impl<C: CompareAndSwap> ValueTask<C> {
             let nanos = (self.tasks.clock)();
             let mut states = self.set.read(&self.tag, value.as_deref());
             let before = PolicySet::write(&states);
-            let verdicts = requests
-                .iter()
-                .map(|request| request.decide(&self.set, &self.tag, &mut states, nanos));
-            let verdicts = verdicts.collect();
+            let decide = |request| self.decide(request, &mut states, nanos);
+            let verdicts = requests.iter().map(decide).collect();
             let value = PolicySet::write(&states);
             if value == before {
                 answer(requests, verdicts);
@@ -256,6 +209,43 @@ impl<C: CompareAndSwap> ValueTask<C> {
                 }
                 Err(failure) => fail(requests, &failure),
             }
+        }
+    }
+
+    /// Decides the charges of a request, and changes the states accordingly.
+    fn decide(&self, request: &QueuedRequest, states: &mut [State], nanos: u64) -> JointDecision {
+        match request.action {
+            Action::Acquire => {
+                // Policies of the set without a charge get a charge of zero cost.
+                let look = Charge::new(PolicyId::new(0), &[], 0);
+                let mut charges: SmallVec<[_; 4]> = SmallVec::from_elem(look, states.len());
+                for &(_, place, charge) in &request.charges {
+                    charges[place] = charge;
+                }
+                let mut out: SmallVec<[_; 4]> =
+                    SmallVec::from_elem(Decision::default(), states.len());
+                let allowed = charge_all(states, nanos, &charges, &mut out);
+                let decisions = request.charges.iter().map(|&(_, place, _)| out[place]);
+                return JointDecision {
+                    allowed,
+                    decisions: decisions.collect(),
+                };
+            }
+            Action::Settle(delta) => {
+                for &(_, place, charge) in &request.charges {
+                    let most = i64::try_from(charge.cost).unwrap_or(i64::MAX);
+                    states[place].settle(nanos, &charge, delta.max(-most));
+                }
+            }
+            Action::Reset => {
+                for &(_, place, _) in &request.charges {
+                    states[place] = self.set.limits[place].unused(tag_bits(&self.tag));
+                }
+            }
+        }
+        JointDecision {
+            allowed: true,
+            decisions: Decisions::rejected(0),
         }
     }
 
