@@ -274,10 +274,7 @@ impl<C: CompareAndSwap> Backend for CasBackend<C> {
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
         let asked = self.ask(&[Charge::new(policy, key, 0)], Action::Reset);
-        Box::pin(async move {
-            asked?.await?;
-            Ok(())
-        })
+        Box::pin(async { asked?.await.map(drop) })
     }
 }
 
