@@ -13,7 +13,7 @@ const MAX_TOKENS: u64 = 4_000;
 
 /// Policies that are decided together. Their states for one key are one value.
 pub(super) struct PolicySet {
-    keys: Keys,
+    pub(super) keys: Keys,
     pub(super) limits: Vec<Limit>,
     /// The time for which a value is kept after all of its tokens are free again.
     slack: Duration,
@@ -45,10 +45,6 @@ impl PolicySet {
             // Another second, for stores whose clocks tick once a second.
             slack: longest.unwrap_or_default().min(SKEW) + Duration::from_secs(1),
         })
-    }
-
-    pub(super) fn key(&self, tag: &Tag) -> Vec<u8> {
-        self.keys.of(tag).concat()
     }
 
     /// Reads the states of a value, one per policy. If a state cannot be read, it and all later states count as unused.

@@ -173,7 +173,7 @@ struct ValueTask<C> {
 
 impl<C: CompareAndSwap> ValueTask<C> {
     async fn run(mut self) {
-        let key = self.set.key(&self.tag);
+        let key = self.set.keys.of(&self.tag).concat();
         let mut losses = 0;
         while self.has_requests() {
             let loaded = self.within(self.tasks.shared.store.load(&key)).await;
