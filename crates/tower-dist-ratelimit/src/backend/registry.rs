@@ -97,14 +97,13 @@ impl<S> Registry<S> {
     pub fn find(&self, charge: &Charge<'_>) -> Result<(&S, usize), BackendError> {
         let id = charge.policy.number() as usize;
         let place = id % PLACES;
-        let known = self.sets.get(id / PLACES);
-        let known = known.and_then(|one| Some((&one.state, one.set.get(place)?)));
-        match known {
-            Some((state, policy)) if charge.quota.is_none() || policy.dynamic_quotas => {
-                Ok((state, place))
-            }
-            _ => Err(wrong_charge()),
+        if let Some(one) = self.sets.get(id / PLACES)
+            && let Some(policy) = one.set.get(place)
+            && (charge.quota.is_none() || policy.dynamic_quotas)
+        {
+            return Ok((&one.state, place));
         }
+        Err(wrong_charge())
     }
 
     /// Returns the states of all sets, in the order of their registration.
