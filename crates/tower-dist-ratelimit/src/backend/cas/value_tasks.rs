@@ -17,7 +17,7 @@ use tower_jitter_retry::Backoff;
 
 use super::{policy_set::PolicySet, store::CompareAndSwap};
 use crate::{
-    Decision, Decisions,
+    Decisions,
     arithmetic::{State, charge_all},
     backend::{
         BackendError, Charge, JointDecision, PolicyId,
@@ -222,8 +222,7 @@ impl<C: CompareAndSwap> ValueTask<C> {
                 for &(_, place, charge) in &request.charges {
                     charges[place] = charge;
                 }
-                let mut out: SmallVec<[_; 4]> =
-                    SmallVec::from_elem(Decision::default(), states.len());
+                let mut out = Decisions::rejected(states.len());
                 let allowed = charge_all(states, nanos, &charges, &mut out);
                 let decisions = request.charges.iter().map(|&(_, place, _)| out[place]);
                 return JointDecision {
