@@ -266,10 +266,8 @@ impl<C: CompareAndSwap> ValueTask<C> {
             return false;
         };
         requests.retain(|request| !request.answer.is_closed());
-        while requests
-            .front()
-            .and_then(|request| request.end)
-            .is_some_and(|end| end <= now)
+        let is_late = |request: &QueuedRequest| request.end.is_some_and(|end| end <= now);
+        while requests.front().is_some_and(is_late)
             && let Some(late) = requests.pop_front()
         {
             let reason = format!("others changed the key for {:?}", self.tasks.timeout);
