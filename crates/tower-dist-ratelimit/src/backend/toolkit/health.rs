@@ -29,10 +29,9 @@ impl Health {
     /// The state of a backend that is connected.
     #[must_use]
     pub fn up() -> Self {
-        Self {
-            up: AtomicBool::new(true),
-            reason: Mutex::default(),
-        }
+        let health = Self::waiting();
+        health.connected();
+        health
     }
 
     /// Returns whether there is a connection.
