@@ -76,12 +76,11 @@ impl<T: Send + 'static> Reconnect<T> {
     ///
     /// Dropping the future cancels its attempts.
     pub async fn run(&mut self, health: &Health) -> T {
-        let delay = match health.is_new() {
-            true => Duration::ZERO,
-            false => self.delay(),
-        };
         let mut attempts: JoinSet<Result<T, ConnectError>> = JoinSet::new();
-        let mut next = Instant::now() + delay;
+        let mut next = Instant::now();
+        if !health.is_new() {
+            next += self.delay();
+        }
         loop {
             tokio::select! {
                 biased;
