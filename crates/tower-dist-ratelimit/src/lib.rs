@@ -143,11 +143,13 @@
 //! - `tracing`: `TracingObserver`; log lines for a missing key, a late quota look-up, the first correction that a
 //!   backend has lost, and changes of the circuit.
 //! - `metrics`: `MetricsObserver`.
+//! - `processor-clock`: `backend::Memory::with_processor_clock`, for faster decisions.
 //! - `toolkit`: `backend::toolkit`, for authors of a backend over a network.
 //! - `cas`: `backend::CasBackend`, which turns any store with compare-and-swap into a backend. Includes `toolkit`.
 //! - `conformance`: the checks that every [`Backend`](backend::Backend) must pass.
 //!
-//! [`Memory`](backend::Memory) uses `tokio`'s time, so a paused clock controls its limits in tests.
+//! [`Memory`](backend::Memory) uses `tokio`'s time, so a paused clock controls its limits in tests. Only a memory with a
+//! processor clock does not.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,6 +1,8 @@
 //! `Memory` under load.
 
 mod places;
+#[cfg(feature = "processor-clock")]
+mod processor_clock;
 mod quotas;
 
 use std::sync::{
