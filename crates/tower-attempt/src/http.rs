@@ -26,8 +26,8 @@ pub use self::settings::ProtocolSettings;
 use crate::protocol::sealed::Sealed;
 use crate::{Attempt, BuildError, Hint, Protocol, Verdict};
 
-/// The header field that marks a hedge, with the attempt's number as the value. Hedge layers never hedge a request that
-/// arrives with this field.
+/// The header field that marks a hedge, with the attempt's number as the value. HTTP and gRPC hedge layers never hedge
+/// a request that arrives with this field.
 pub(crate) const HEDGE_ATTEMPT: HeaderName = HeaderName::from_static("x-hedge-attempt");
 
 /// Trims optional whitespace (RFC 9110 §5.5) from a field's value. The h2 crate does not remove it.

@@ -335,9 +335,9 @@ impl Operation {
             }
             let meta = self.read(attempt.number).await?;
             // If the time to live has grown since the charge, the item is a later window. Otherwise the item can be
-            // either window. A later window's time to live falls to `ttl`, that of the charged window, no earlier than
-            // one window length after the charge, less a tick of the server's clock at each end. So before then, the
-            // item is the charged window.
+            // either window. `ttl` is the time to live of the charged window at the charge. The time to live of a later
+            // window falls to `ttl` at the earliest one window length after the charge, less a tick of the server's
+            // clock at each end. So before then, the item is the charged window.
             let ticks = Duration::from_secs(2);
             let is_same = meta.ttl.is_some_and(|now| Some(now) <= ttl)
                 && attempt

@@ -67,8 +67,8 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Passes each ask, the text of a row's requests to one policy, to `each`. The ask `-` means that the policy does not
-    /// apply.
+    /// Passes the asks to `each`, or only the first one if `one_ask` is set. An ask is the text of a row's requests to
+    /// one policy. The ask `-` means that the policy does not apply.
     pub(super) fn asks(&self, mut each: impl FnMut(&[u8])) {
         for Row { call, times } in self.rows {
             for number in call.by_policy() {

@@ -38,8 +38,7 @@ struct SharedLink {
 
 impl Link {
     /// Spawns the task that keeps the server connected. The link uses `connection` first, then the connections that
-    /// `connect` makes. Without a
-    /// `connection`, the link is down until `connect` succeeds.
+    /// `connect` makes. Without a `connection`, the link is down until `connect` succeeds.
     pub(super) fn new(
         connection: Option<Connection>,
         connect: Option<Connect>,

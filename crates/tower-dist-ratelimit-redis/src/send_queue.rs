@@ -160,7 +160,7 @@ impl SendQueue {
     }
 }
 
-/// The future of a request, and whether the connection's task now has a call to send.
+/// The future of a request, and whether to wake the connection's task.
 type Enqueued = Result<(PendingReply, bool), Failure>;
 
 impl Queues {

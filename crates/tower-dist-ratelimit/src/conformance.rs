@@ -155,8 +155,9 @@ impl Conformance {
         Self { only, ..self }
     }
 
-    /// Runs the check `building` for all algorithms, then the other checks of each supported algorithm in order. The
-    /// algorithms run one after the other if the clock's [grain](Clock::grain) is zero, and concurrently otherwise.
+    /// Runs the check `building` for each variant of [`Algorithm`], then the other checks of each supported algorithm
+    /// in order. The algorithms run one after the other if the clock's [grain](Clock::grain) is zero, and concurrently
+    /// otherwise.
     ///
     /// # Errors
     ///

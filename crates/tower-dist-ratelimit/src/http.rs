@@ -27,8 +27,8 @@ pub(crate) type Exempt = Box<dyn Fn(RequestParts<'_>) -> bool + Send + Sync>;
 /// service failed.
 pub(crate) type RefundWhen = Arc<dyn Fn(Option<ResponseHead<'_>>) -> bool + Send + Sync>;
 
-/// Makes the handle of a request that passes, and returns the pending refund. The `bool` is `true` if the request was
-/// charged.
+/// Makes the handle of a request that passes, and returns the pending refund. The `bool` is `true` if the limit itself
+/// admitted the request.
 type MakeHandle = fn(&HttpLimits, &Decided<'_>, bool, &mut Extensions) -> Option<Refund>;
 
 /// The settings and the state of one HTTP layer, shared by all its services.

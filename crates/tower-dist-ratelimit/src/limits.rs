@@ -115,7 +115,8 @@ impl Limits {
         });
     }
 
-    /// Gives unused leased tokens back to the backend. If the circuit is open, fails without a call to the backend.
+    /// Gives unused leased tokens back to the backend. Without leases, does nothing. With leases, fails without a call
+    /// to the backend while the circuit is open.
     pub(crate) async fn return_leases(&self) -> Result<(), BackendError> {
         match &self.leasing {
             None => Ok(()),

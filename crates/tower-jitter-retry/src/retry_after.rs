@@ -7,7 +7,7 @@ use crate::jitter;
 /// Maximum jitter on top of a hint.
 const MAX_JITTER: Duration = Duration::from_secs(1);
 
-/// Returns the longer of two delays: the layer's `backoff`, and the server's `hint` with jitter.
+/// Returns the longer of two delays: `backoff`, and `hint` with jitter.
 ///
 /// The jitter is at most a tenth of the hint, and at most a second. The server may have sent the same hint to many
 /// clients, which would otherwise return together.

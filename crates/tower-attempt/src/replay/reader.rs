@@ -37,7 +37,7 @@ impl<B, E> Recording<B, E> {
     /// Returns a reader that begins with the first frame. Returns `None` if no further reader may join, or if the
     /// reader is mute and an earlier attempt may interrupt it.
     ///
-    /// `others_ended` is true if all earlier attempts have ended. `is_mute` is true if the body's error type cannot
+    /// `others_ended` is true only if all earlier attempts have ended. `is_mute` is true if the body's error type cannot
     /// express an interruption.
     pub(super) fn reader(&self, others_ended: bool, is_mute: bool) -> Option<Reader<B, E>> {
         let id = self.0.update(|state| state.join(others_ended, is_mute))?;

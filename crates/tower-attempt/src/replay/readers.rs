@@ -16,8 +16,8 @@ pub(super) struct ReaderState {
     pub(super) id: ReaderId,
     /// The index of the reader's next frame among the recorded frames.
     pub(super) position: usize,
-    /// Whether the reader's attempt had ended when a later reader joined. The client may still read the body, to keep
-    /// the connection usable.
+    /// Whether the reader's attempt is known to have ended, because a retry has joined since. The client may still read
+    /// the body, to keep the connection usable.
     pub(super) over: bool,
 }
 

@@ -114,7 +114,7 @@ pub(super) enum Next<B, E> {
 }
 
 impl<B, E> RecordState<B, E> {
-    /// Adds a reader, if the record has all frames. `others_ended` is true if all earlier attempts have ended.
+    /// Adds a reader, if the record has all frames. `others_ended` is true only if all earlier attempts have ended.
     ///
     /// `is_mute` is true if the body's error type cannot express an interruption. The client of an interrupted mute
     /// reader would wait forever, so a mute reader does not join while an earlier attempt may interrupt it.

@@ -49,7 +49,7 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Returns the sum at the last of the log's first `len` requests: the cost of all requests up to it. If `len` is 0,
+    /// Returns the sum at the last of the log's first `len` entries: the cost of all requests up to it. If `len` is 0,
     /// returns the sum before the oldest request.
     fn sum_of(self, len: usize) -> u64 {
         let last = len.checked_sub(1).and_then(|last| self.entries.get(last));

@@ -86,8 +86,8 @@ impl<'a> Charge<'a> {
         }
     }
 
-    /// The same charge, which takes all free tokens up to `tokens`, and at least its cost, if it is allowed. See the
-    /// [field](field@Self::up_to).
+    /// The same charge with this maximum grant. If the charge is allowed, it usually takes all free tokens up to
+    /// `tokens`, and at least its cost. See the [field](field@Self::up_to).
     #[must_use]
     pub const fn up_to(mut self, tokens: u64) -> Self {
         self.up_to = tokens;

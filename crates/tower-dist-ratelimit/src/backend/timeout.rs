@@ -20,8 +20,8 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 ///
 /// Boxed, because its destructor would otherwise be compiled into each codegen unit.
 ///
-/// The mutex is never locked. It makes a future that is only `Send` also `Sync`, so the layer's future is `Sync`
-/// whenever the inner service's future is.
+/// The mutex is never locked. It makes a future that is only `Send` also `Sync`, so that this type does not keep the
+/// layer's future from being `Sync`.
 pub(crate) struct Timeout<T>(Mutex<BoxFuture<'static, Result<T, BackendError>>>);
 
 impl<T: Send + 'static> Timeout<T> {

@@ -121,7 +121,7 @@ impl RateLimited {
         decided.map(|(name, decision)| (&**name, decision))
     }
 
-    /// Returns the names of the policies that rejected the call. Empty if no policy's count caused the rejection, for
+    /// Returns the names of the policies that rejected the call. Empty if no policy's quota caused the rejection, for
     /// example if the key is missing.
     pub fn violated(&self) -> impl Iterator<Item = &str> {
         let rejected = self

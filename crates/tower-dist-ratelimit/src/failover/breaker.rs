@@ -25,8 +25,8 @@ pub(super) struct Breaker {
 #[derive(Debug, Default)]
 struct BreakerState {
     circuit: Circuit,
-    /// The number of the latest probe. It also changes when the circuit opens, so an old probe is never taken for a new
-    /// one.
+    /// The number of the latest probe. It also changes when the circuit opens, so that the failure of an earlier probe
+    /// is ignored.
     probe: u64,
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    /// Returns the number of consecutive failures when the request was sent.
+    /// Returns the number of consecutive failures when the request was sent. Returns 0 for a probe.
     pub(crate) fn row(self) -> u8 {
         match self {
             Self::Closed(row) | Self::Shared(row) => row,

@@ -17,7 +17,7 @@ pub(super) enum Circuit {
     Closed(RecentResults),
     /// Only probes query the backend, one at a time.
     Open {
-        /// The number of probes since the circuit opened.
+        /// The number of probes that queried the backend since the circuit opened.
         probes: u8,
         /// The earliest time of the next probe.
         due: Duration,

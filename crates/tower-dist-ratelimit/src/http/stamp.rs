@@ -45,7 +45,7 @@ impl Stamp {
             put(fields, headers::RATELIMIT_POLICY, policies);
         }
         put(fields, headers::RATELIMIT, self.state);
-        // `X-RateLimit` headers are not lists. If the inner service has set one of them, this layer adds none.
+        // `X-RateLimit` headers are not lists. If the response already has one of them, this layer adds none.
         if let Some(own) = self.x_ratelimit
             && !headers::X_RATELIMIT
                 .iter()

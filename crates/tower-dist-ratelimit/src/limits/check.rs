@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Check {
     pub(crate) sink: KeySink,
     pub(crate) charges: SmallVec<[PolicyCharge; 4]>,
-    /// One decision per charge. Empty before the decision.
+    /// One decision per charge: empty at first, and filled with rejections while the backend decides.
     pub(crate) decisions: Decisions,
     /// The error of the backend or of a quota look-up that left the request undecided.
     pub(crate) cause: Option<BackendError>,

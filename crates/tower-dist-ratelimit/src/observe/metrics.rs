@@ -23,7 +23,7 @@ use crate::{Reason, Rejection, backend::CircuitOpen};
 /// | `name` | the name of the limit; empty by default |
 /// | `outcome` | `allowed`, `rejected`, `shadowed`, `cancelled` |
 /// | `reason` | `quota`, `missing_key`, `misconfigured`, `backend`, `reduced_capacity`, `queue_full`, `too_long` |
-/// | `policy` | the name of the rejecting policy; empty if no policy's count caused the rejection |
+/// | `policy` | the name of the rejecting policy; empty if no policy's quota caused the rejection |
 /// | `kind` | `late` (timeout of the backend or of a quota look-up), `error`, or `open` (the circuit breaker is open) |
 /// | `circuit` | `opened`, `closed` |
 ///

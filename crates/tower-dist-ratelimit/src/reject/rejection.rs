@@ -54,7 +54,7 @@ impl<'a> Rejection<'a> {
     }
 
     /// The names of the policies that rejected the request, in the order in which the layer lists them. Empty
-    /// if no policy's count caused the rejection, for example if the key is missing.
+    /// if no policy's quota caused the rejection, for example if the key is missing.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
         self.rejected().map(|rule| &*rule.name)
     }

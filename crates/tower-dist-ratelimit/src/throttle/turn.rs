@@ -166,7 +166,8 @@ fn supplies(limits: &Limits, check: &Check, now: Instant) -> Supplies {
     let decided = check.charges.iter().zip(check.decisions.iter());
     let supply = |(asked, decision): (&PolicyCharge, &Decision)| {
         if !decision.allowed {
-            // When the rejected request passes at `due`, it takes all tokens.
+            // At `due`, a bucket has just enough tokens for the rejected request, so none remain. With other
+            // algorithms, the stock is always zero.
             let due = decision.retry_after.and_then(|wait| now.checked_add(wait));
             return Supply {
                 from: due.unwrap_or(now),
@@ -181,8 +182,8 @@ fn supplies(limits: &Limits, check: &Check, now: Instant) -> Supplies {
     decided.map(supply).collect()
 }
 
-/// Returns the minimum time in which this number of tokens returns. Zero except for token and leaky buckets: all
-/// tokens of a window can return in a moment.
+/// Returns the minimum time in which this number of tokens returns. Zero for a window or log, whose tokens can all
+/// return in a moment, and for a leaky queue.
 fn time(limits: &Limits, asked: &PolicyCharge, tokens: u64) -> Duration {
     let rule = &limits.rules[asked.rule];
     if !rule.policy.algorithm().is_bucket() {

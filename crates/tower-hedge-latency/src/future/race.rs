@@ -44,7 +44,7 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) hedges: Vec<DueHedge<S, H, Req>>,
     /// Whether the next hedge is due immediately, because an attempt failed.
     pub(crate) hurry: bool,
-    /// The instant before which no hedge is sent, because a server or a layer below demanded a wait.
+    /// The instant before which no hedge is sent, because the verdict on a failed attempt demanded a wait.
     pub(crate) earliest: Option<Instant>,
     /// The 0-based index of the hedge that a demanded wait moved, and that hedge's new time. Later hedges keep their
     /// distance to that hedge.

@@ -135,7 +135,7 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     ///
     /// # Default
     ///
-    /// None: no call is hedged until the first [window](Self::window) has enough samples.
+    /// None: the percentile hedges no call until the first [window](Self::window) has enough samples.
     pub fn initial_delay(mut self, delay: Duration) -> Self {
         self.0.settings.percentile.initial_delay = Some(delay);
         self

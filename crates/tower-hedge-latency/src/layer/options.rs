@@ -96,8 +96,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self.destination(Chosen(choose))
     }
 
-    /// Puts a shared list of [`UsedEndpoints`] into the request extensions of a call's attempts, so that a balancer
-    /// below can send each attempt to a different endpoint.
+    /// Puts a shared list of [`UsedEndpoints`] into the request extensions of all attempts of a call that may be
+    /// hedged. So a balancer below can send each attempt to a different endpoint.
     ///
     /// Without this setting, a hedge may go to the same slow replica as the first attempt, and with few replicas it
     /// often does.

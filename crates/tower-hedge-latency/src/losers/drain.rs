@@ -17,7 +17,7 @@ use super::Losers;
 const CAPACITY: usize = 64;
 /// Default time limit of a task. A new connection is cheaper than a longer wait.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
-/// Default number of bytes that a task reads at most. Reading more usually costs more than a new connection.
+/// Default number of bytes after which a task stops reading. Reading more usually costs more than a new connection.
 const BODY_LIMIT: u64 = 64 * 1024;
 
 /// Lets losers, the attempts that another attempt has overtaken, end in the background, so that their connections stay
@@ -192,7 +192,7 @@ where
     }
 }
 
-/// Reads a body to its end, up to `limit` bytes.
+/// Reads a body until it ends or fails, or until more than `limit` bytes have come.
 async fn read<B: Body>(body: B, limit: u64) {
     let mut body = pin!(body);
     let mut length = 0_u64;

@@ -98,7 +98,7 @@ impl Percentile {
         }
     }
 
-    /// The share of calls that take longer than the trigger, and so are hedged.
+    /// The share of calls above the quantile, which is the given one or the default.
     pub(crate) fn share(&self) -> f64 {
         1.0 - self.quantile()
     }

@@ -45,7 +45,7 @@ pub(crate) struct Wait<Req> {
     slept: Duration,
     /// The number of attempts that the server did not process.
     unprocessed: u32,
-    /// The number of retries that layers below sent.
+    /// The number of retries that layers below sent while this call polled its attempts.
     below: u32,
     /// Whether the call has used its one free retry: sent immediately and without a token, after proof that the server
     /// did not process an attempt.

@@ -12,8 +12,8 @@ pub(crate) trait Store: Send + Sync {
     /// Decides on a charge, and takes the granted tokens.
     fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>) -> Decision;
 
-    /// Makes a [`charge`](Self::charge) of exactly `cost` tokens under the policy's own quota. Reads the clock only
-    /// after it has started to fetch the key's state from memory.
+    /// Makes a [`charge`](Self::charge) of exactly `cost` tokens under the policy's own quota. An implementation can
+    /// start to fetch the key's state from memory before it reads the clock.
     fn charge_own(&self, key: Fingerprint, clock: &MemoryContext, cost: u64) -> Charged {
         Charged::Decided(self.charge(key, clock.now(), &Take::own(cost)))
     }
@@ -38,7 +38,7 @@ pub(crate) trait Store: Send + Sync {
 /// The result of [`Store::charge_own`].
 pub(crate) enum Charged {
     Allowed(Rest),
-    /// Any other decision, or an allowing one.
+    /// A whole decision, which can also allow the charge.
     Decided(Decision),
 }
 
