@@ -73,13 +73,13 @@ impl Bucket {
         self.pace.tokens(full.saturating_sub(used))
     }
 
-    /// Returns by how much the wait of the next request exceeds `max_wait`, or goes beyond `HORIZON`, the end of the
-    /// clock's range. Zero if the wait is short enough.
-    #[inline(never)]
-    fn too_long(&self, now: Moment, ahead: u64, max_wait: u64) -> Duration {
+    /// Returns the wait of the next request, and by how much it exceeds `max_wait` or goes beyond `HORIZON`, the end of
+    /// the clock's range. Both are in nanoseconds.
+    #[inline]
+    fn wait(&self, now: Moment, ahead: u64, max_wait: u64) -> (u64, u64) {
         let last = clamp(now.nanos.saturating_add(max_wait));
-        let delay = self.pace.span(now, ahead);
-        delay.saturating_sub(Duration::from_nanos(last - now.nanos))
+        let wait = self.pace.nanos(now, ahead);
+        (wait, wait.saturating_sub(last - now.nanos))
     }
 
     /// Returns the number of further requests of one token that a queue accepts when its length is `ahead` units.
@@ -92,24 +92,17 @@ impl Bucket {
         room.map_or(0, |room| self.pace.tokens(room) + 1)
     }
 
-    /// Decides as a queue. Ignores `up_to`, because a grant above the cost would undo the spacing.
-    fn enqueue(&self, now: Moment, ahead: u64, max_wait: u64, take: &Take<'_>) -> Decision {
-        let delay = self.pace.span(now, ahead);
-        let too_long = self.too_long(now, ahead, max_wait);
-        let places = |ahead| self.places(now, ahead, max_wait);
-        if take.cost == 0 {
-            Decision::allow(0, self.limit, places(ahead), delay)
-        } else if take.cost <= self.burst && too_long.is_zero() {
-            let ahead = ahead + self.pace.units(take.cost);
-            let reset_after = self.pace.span(now, ahead);
-            Decision {
-                delay,
-                ..Decision::allow(take.cost, self.limit, places(ahead), reset_after)
-            }
-        } else {
-            let retry_after = (take.cost <= self.burst).then_some(too_long);
-            Decision::reject(self.limit, places(ahead), retry_after, delay)
-        }
+    /// Puts a request in the queue. `None` if it is rejected.
+    #[inline]
+    fn enqueue(&self, now: Moment, ahead: u64, max_wait: u64, cost: u64) -> Option<Rest> {
+        let (wait, too_long) = self.wait(now, ahead, max_wait);
+        let passes = cost == 0 || cost <= self.burst && too_long == 0;
+        let ahead = ahead + self.pace.units(if passes { cost } else { 0 });
+        passes.then(|| Rest {
+            remaining: self.places(now, ahead, max_wait),
+            reset_after: self.pace.nanos(now, ahead),
+            delay: if cost == 0 { 0 } else { wait },
+        })
     }
 }
 
@@ -125,7 +118,19 @@ impl OneNumber for Bucket {
     fn decide(&self, full_at: u64, now: Moment, take: &Take<'_>) -> Decision {
         let used = full_at.saturating_sub(now.units);
         if let Some(max_wait) = self.max_wait {
-            return self.enqueue(now, used, max_wait, take);
+            // Ignores `up_to`, because a grant above the cost would undo the spacing.
+            if let Some(rest) = self.enqueue(now, used, max_wait, take.cost) {
+                return rest.allow(take.cost, self.limit);
+            }
+            let (wait, too_long) = self.wait(now, used, max_wait);
+            let retry_after = (take.cost <= self.burst).then_some(Duration::from_nanos(too_long));
+            let remaining = self.places(now, used, max_wait);
+            return Decision::reject(
+                self.limit,
+                remaining,
+                retry_after,
+                Duration::from_nanos(wait),
+            );
         }
         let missing = || used + self.pace.units(take.cost) - self.pace.units(self.burst);
         take.decision(
@@ -139,13 +144,14 @@ impl OneNumber for Bucket {
 
     #[inline(always)]
     fn rest(&self, full_at: u64, now: Moment, cost: u64) -> Option<Rest> {
-        if self.max_wait.is_some() {
-            return None;
-        }
         let used = full_at.saturating_sub(now.units);
+        if let Some(max_wait) = self.max_wait {
+            return self.enqueue(now, used, max_wait, cost);
+        }
         Some(Rest {
             remaining: self.free(used).checked_sub(cost)?,
             reset_after: self.pace.nanos(now, used + self.pace.units(cost)),
+            delay: 0,
         })
     }
 
@@ -155,8 +161,7 @@ impl OneNumber for Bucket {
         match self.max_wait {
             None => take.granted(self.free(used)).unwrap_or(0),
             Some(max_wait) => {
-                let passes =
-                    take.cost <= self.burst && self.too_long(now, used, max_wait).is_zero();
+                let passes = take.cost <= self.burst && self.wait(now, used, max_wait).1 == 0;
                 if passes { take.cost } else { 0 }
             }
         }

@@ -107,6 +107,7 @@ impl OneNumber for FixedWindow {
         Some(Rest {
             remaining,
             reset_after,
+            delay: 0,
         })
     }
 

@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use super::{Arithmetic, Now, Take, Words};
 use crate::Decision;
@@ -13,8 +13,7 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
 
     fn decide(&self, state: u64, now: Self::Moment, take: &Take<'_>) -> Decision;
 
-    /// Returns the rest after a charge of `cost` tokens. `None` if the charge is rejected, and always for a leaky
-    /// queue, which can delay charges.
+    /// Returns the rest after a charge of `cost` tokens. `None` if the charge is rejected.
     fn rest(&self, state: u64, now: Self::Moment, cost: u64) -> Option<Rest>;
 
     /// Returns the tokens that [`decide`](Self::decide) grants.
@@ -26,13 +25,24 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
     fn settle(&self, state: u64, now: Self::Moment, delta: i64) -> u64;
 }
 
-/// The numbers of a decision that allows a charge without a delay. Smaller than a [`Decision`], whose copies cost as
-/// much as the hash of a key.
+/// The numbers of a decision that allows a charge. Smaller than a [`Decision`], whose copies cost as much as the hash of
+/// a key. Times are in nanoseconds.
 #[derive(Clone, Copy)]
 pub(crate) struct Rest {
-    pub(crate) remaining: u64,
-    /// In nanoseconds.
-    pub(crate) reset_after: u64,
+    pub(super) remaining: u64,
+    pub(super) reset_after: u64,
+    pub(super) delay: u64,
+}
+
+impl Rest {
+    #[inline(always)]
+    pub(crate) fn allow(self, granted: u64, limit: u64) -> Decision {
+        let reset_after = Duration::from_nanos(self.reset_after);
+        Decision {
+            delay: Duration::from_nanos(self.delay),
+            ..Decision::allow(granted, limit, self.remaining, reset_after)
+        }
+    }
 }
 
 impl<A: OneNumber> Arithmetic for A {

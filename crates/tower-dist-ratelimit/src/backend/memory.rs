@@ -100,7 +100,6 @@ struct PolicyStore {
     store: Arc<dyn Store>,
     /// Whether the policy is decided together with others.
     in_set: bool,
-    dynamic_quotas: bool,
     limit: u64,
 }
 
@@ -201,7 +200,7 @@ impl Memory {
     }
 
     /// Returns the policy for decisions without the [`Backend`] trait. `None` if the backend is not a memory, or if the
-    /// policy is decided together with others or has dynamic quotas.
+    /// policy is decided together with others.
     pub(crate) fn single(backend: &dyn Backend, policy: PolicyId) -> Option<SinglePolicy> {
         let any: &dyn Any = backend;
         if let Some(shared) = any.downcast_ref::<Arc<dyn Backend>>() {
@@ -210,8 +209,7 @@ impl Memory {
         let shared = any.downcast_ref::<Arc<Self>>().map(Arc::as_ref);
         let this = shared.or_else(|| any.downcast_ref::<Self>())?;
         let table = this.table(&Charge::new(policy, &[], 0)).ok()?;
-        let single = !table.in_set && !table.dynamic_quotas;
-        single.then(|| SinglePolicy {
+        (!table.in_set).then(|| SinglePolicy {
             context: this.context.clone(),
             store: Arc::clone(&table.store),
             limit: table.limit,
@@ -314,7 +312,6 @@ impl Backend for Memory {
             Ok(PolicyStore {
                 store: policy.new_store(self.capacity)?,
                 in_set: policies.len() > 1,
-                dynamic_quotas: policy.has_dynamic_quotas(),
                 limit: policy.quota().limit(),
             })
         };

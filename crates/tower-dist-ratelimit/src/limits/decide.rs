@@ -98,8 +98,8 @@ impl Limits {
         Ok(())
     }
 
-    /// Returns the fast path and its policy. `None` if there is no fast path, or if an observer or shadow mode needs
-    /// the whole check.
+    /// Returns the fast path of charges without a quota, and its policy. `None` if there is no fast path, or if an
+    /// observer or shadow mode needs the whole check.
     #[inline]
     pub(crate) fn unobserved(&self) -> Option<(&SinglePolicy, &Rule)> {
         let silent = !self.shadow && self.emitter.observer.is_none();
@@ -112,7 +112,8 @@ impl Limits {
     ///
     /// # Errors
     ///
-    /// `None` if there is no fast path, or the result of `apply` if it is not [`Applies::Yes`].
+    /// `None` if there is no fast path or the policy has dynamic quotas. Otherwise the result of `apply`, if it is not
+    /// [`Applies::Yes`].
     #[inline(always)]
     pub(crate) fn decide_fast(
         &self,
@@ -120,7 +121,9 @@ impl Limits {
         asked: &mut Option<PolicyCharge>,
         mut apply: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
     ) -> Result<Decision, Option<Applies>> {
-        let (single, rule) = self.unobserved().ok_or(None)?;
+        let fixed = self.unobserved();
+        let fixed = fixed.filter(|(_, rule)| !rule.policy.has_dynamic_quotas());
+        let (single, rule) = fixed.ok_or(None)?;
         let asked = asked.insert(PolicyCharge::new(0, rule));
         match apply(rule, sink, asked) {
             Applies::Yes => Ok(single.charge(asked.key(sink.bytes()), asked.cost)),
@@ -131,7 +134,9 @@ impl Limits {
     /// Decides on the charges of a request. The timeout of the backend starts now.
     #[inline(always)]
     pub(crate) fn decide_charges(&self, check: &mut Check) -> Outcome {
-        let (Some(single), [asked]) = (&self.single, check.charges.as_slice()) else {
+        let (Some(single), [asked @ PolicyCharge { quota: None, .. }]) =
+            (&self.single, check.charges.as_slice())
+        else {
             return self.query_backend(check);
         };
         // Nothing can fail, so neither the timeout nor the circuit breaker is needed.

@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use super::{
     context::MemoryContext,
@@ -6,8 +6,8 @@ use super::{
 };
 use crate::Decision;
 
-/// A policy of a [`Memory`](super::Memory) that is decided alone and has no dynamic quotas, like most policies. Its
-/// decisions never fail.
+/// A policy of a [`Memory`](super::Memory) that is decided alone, like most policies. Decides on charges under the
+/// policy's own quota, which never fail.
 pub(crate) struct SinglePolicy {
     pub(super) context: MemoryContext,
     pub(super) store: Arc<dyn Store>,
@@ -21,10 +21,7 @@ impl SinglePolicy {
     #[inline(always)]
     pub(crate) fn charge(&self, key: &[u8], cost: u64) -> Decision {
         match self.charge_store(key, cost) {
-            Charged::Allowed(rest) => {
-                let reset_after = Duration::from_nanos(rest.reset_after);
-                Decision::allow(cost, self.limit, rest.remaining, reset_after)
-            }
+            Charged::Allowed(rest) => rest.allow(cost, self.limit),
             Charged::Decided(decision) => decision,
         }
     }

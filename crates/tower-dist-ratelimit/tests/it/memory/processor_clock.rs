@@ -1,5 +1,10 @@
 //! `Memory` by the processor's counter, in real time.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "no clock of tokio measures the real time"
+)]
+
 use std::time::{Duration, Instant};
 
 use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
