@@ -35,6 +35,8 @@ pub(crate) struct SlidingWindow {
 struct WindowView<'a> {
     newest: u64,
     counts: &'a [u64],
+    /// The index of the newest sub-window's count.
+    place: usize,
     /// The number n of sub-windows in the window.
     sub_windows: u64,
     /// The number of the present sub-window, or of the newest one if the clock has jumped back to before it.
@@ -48,12 +50,13 @@ struct WindowView<'a> {
 impl WindowView<'_> {
     /// Returns the count of sub-window `number - age`, or 0 if no count is stored for it.
     fn count(&self, age: u64) -> u64 {
-        let len = self.counts.len() as u64;
-        match self.number.checked_sub(age) {
-            Some(number) if number <= self.newest && self.newest < number + len => {
-                self.counts[place(number, len)]
-            }
-            _ => 0,
+        let len = self.counts.len();
+        let back = age.checked_sub(self.number - self.newest);
+        match back.and_then(|back| usize::try_from(back).ok()) {
+            Some(back) if back >= len => 0,
+            Some(back) if back > self.place => self.counts[self.place + len - back],
+            Some(back) => self.counts[self.place - back],
+            None => 0,
         }
     }
 
@@ -153,6 +156,7 @@ impl SlidingWindow {
         WindowView {
             newest,
             counts,
+            place: place(newest, counts.len() as u64),
             sub_windows: self.sub_windows,
             number: number.max(newest),
             passed: if early { 0 } else { nanos % self.length },
@@ -237,5 +241,5 @@ impl Arithmetic for SlidingWindow {
 
 /// Returns the index of a sub-window among `len` counts.
 fn place(number: u64, len: u64) -> usize {
-    usize::try_from(number % len).unwrap_or(usize::MAX)
+    usize::try_from(number.checked_rem(len).unwrap_or(0)).unwrap_or(usize::MAX)
 }
