@@ -87,7 +87,7 @@ enum OperationOutcome {
     },
     /// The value is no count of this policy.
     Foreign,
-    /// Another process began the window first.
+    /// Another client of the server began the window first.
     Overtaken,
 }
 

@@ -42,7 +42,7 @@ struct Queues {
     /// Whether all handles were dropped.
     is_closed: bool,
     queues: BTreeMap<Kind, Queue>,
-    /// Kinds with a call to send.
+    /// Kinds that may have a call to send.
     due: Vec<Kind>,
     /// Calls to send that carry one request each.
     alone: Vec<DueCall>,

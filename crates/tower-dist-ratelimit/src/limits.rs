@@ -62,8 +62,8 @@ pub(crate) struct Settings {
     pub(crate) emitter: Emitter,
 }
 
-/// Puts leases or eventual decisions on top of a backend. The ids are the backend's ids of the policies, and the
-/// duration is the timeout of the backend.
+/// Puts leases or eventual decisions on top of a backend, if the consistency is not exact. The ids are the backend's
+/// ids of the policies, and the duration is the timeout of the backend.
 type Wrap = fn(
     Consistency,
     Arc<dyn Backend>,

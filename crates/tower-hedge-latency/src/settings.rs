@@ -31,7 +31,8 @@ pub(crate) struct Settings {
     pub(crate) counters: Arc<Counters>,
 }
 
-/// The settings as the user gave them to a builder or a handle. A setting that was not given is `None`.
+/// The settings as the user gave them to a builder or a handle. A field of type `Option` is `None` if its setting was
+/// not given.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     pub(crate) common: Common,

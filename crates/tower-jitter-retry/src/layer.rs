@@ -420,7 +420,8 @@ impl<O, T> RetryLayerBuilder<Http, O, T> {
     ///
     /// # Default
     ///
-    /// A 429 is retried for every method except CONNECT, because most servers send 429 before they process a request.
+    /// A 429 is usually retried for any method except CONNECT, because most servers send 429 before they process a
+    /// request.
     /// Use this setting for a server that may send 429 after it has begun to process a request.
     pub fn retry_429_for_idempotent_only(self) -> Self {
         self.rule(|settings| settings.retry_429_for_idempotent_only = true)

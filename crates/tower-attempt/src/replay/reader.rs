@@ -27,7 +27,7 @@ pub(super) struct Reader<B, E> {
 pub(super) struct Recording<B, E>(Arc<BodyRecord<B, E>>);
 
 impl<B: Body, E> Recording<B, E> {
-    /// Records up to `limit` bytes of a source.
+    /// Makes a record of a source. `limit` is a number of bytes.
     pub(super) fn new(source: B, limit: usize) -> Self {
         Self(Arc::new(BodyRecord::new(source, limit)))
     }

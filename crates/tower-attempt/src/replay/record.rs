@@ -27,7 +27,7 @@ pub(super) struct BodyRecord<B, E> {
 pub(super) type Item<E> = Option<Result<Frame<Bytes>, E>>;
 
 impl<B: Body, E> BodyRecord<B, E> {
-    /// Records up to `limit` bytes of `source`.
+    /// Makes a record of `source`. `limit` is a number of bytes.
     pub(super) fn new(source: B, limit: usize) -> Self {
         Self {
             size: source.size_hint(),
@@ -92,7 +92,7 @@ pub(super) struct RecordState<B, E> {
     /// If `recorded` exceeds this number of bytes, at most one reader continues.
     limit: usize,
     readers: Readers,
-    /// The waker of the only reader. The source holds a clone of this waker.
+    /// The waker of the only reader. The source may hold a clone of this waker.
     lone_waker: Option<(ReaderId, Waker)>,
     /// The wakers of the readers that wait. `None` until a reader joins while another one exists. From then on the
     /// source is polled with this set as its waker.

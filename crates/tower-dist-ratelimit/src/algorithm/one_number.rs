@@ -3,8 +3,8 @@ use std::{fmt, time::Duration};
 use super::{Arithmetic, Now, Take, Words};
 use crate::Decision;
 
-/// An algorithm whose state is one number, 0 for an unused key. The number is larger if more tokens are used, or if
-/// they were taken later.
+/// An algorithm whose state is one number, 0 for an unused key. The number grows with the used tokens, and usually with
+/// the time at which they were taken.
 pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
     /// An instant in the units of the state.
     type Moment: Copy;

@@ -55,7 +55,7 @@ impl<'a> Decided<'a> {
         charges.iter().zip(decisions.iter())
     }
 
-    /// Returns whether counters made all decisions, so that their numbers are meaningful.
+    /// Returns whether the numbers of all decisions are meaningful: no failure mode decided without a counter.
     pub(crate) fn has_counted(&self) -> bool {
         let mut decisions = self.check.decisions.iter();
         decisions.all(|decision| decision.source.has_counted())

@@ -109,8 +109,8 @@ impl Claim {
 pub(super) struct Shortage(u8);
 
 impl Shortage {
-    /// Returns the severity after an answer. A grant that was smaller than requested raises it by one, up to
-    /// [`MOST_SHORT`]. A full grant lowers it by one, down to zero.
+    /// Returns the severity after an answer. A `short` grant raises it by one, up to [`MOST_SHORT`]. Any other grant
+    /// lowers it by one, down to zero.
     pub(super) fn after(self, short: bool) -> Self {
         Self(if short {
             (self.0 + 1).min(MOST_SHORT)

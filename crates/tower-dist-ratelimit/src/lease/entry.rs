@@ -18,8 +18,8 @@ pub(super) struct LeaseEntry {
     pub(super) seen: AtomicU64,
     /// Two leases, so that a refill can arrive before the previous lease ends.
     leases: [Prepaid; 2],
-    /// A refill starts when at most this number of [lasting](Self::lasting) tokens remains: a third of the lasting
-    /// tokens after the last refill.
+    /// A refill in the background may start when at most this number of [lasting](Self::lasting) tokens remains: a
+    /// third of the lasting tokens after the last refill.
     low: AtomicU64,
     /// Earliest time of the next refill, or `u64::MAX` while a refill is in flight.
     pub(super) not_before: AtomicU64,
@@ -242,9 +242,9 @@ impl KeyState {
             .store(remaining.saturating_sub(tokens), Relaxed);
     }
 
-    /// Stores the granted tokens above the cost of the waiting request as a lease. Returns the time until which requests
-    /// are rejected if they find too few leased tokens and cost at least `reject_from`, or 0. If the key was evicted
-    /// after the refill was sent, discards the tokens.
+    /// Stores the granted tokens above the cost of the waiting request as a lease. Returns the new
+    /// `reject_until`, which is 0 if no requests are to be rejected. If the key was evicted after the
+    /// refill was sent, discards the tokens and returns 0.
     pub(super) fn answered(
         &mut self,
         entry: &LeaseEntry,

@@ -68,7 +68,7 @@ pub(crate) trait BackendGuard: Send + Sync {
     }
 }
 
-/// The guard of a backend in this process.
+/// The guard of a backend in this process, unless the user sets a consistency.
 pub(super) struct Unguarded;
 
 impl BackendGuard for Unguarded {}

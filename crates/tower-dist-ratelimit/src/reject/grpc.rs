@@ -18,9 +18,9 @@ use super::{Reason, Rejection, RejectionResponse};
 ///
 /// - `grpc-retry-pushback-ms` is the wait in milliseconds (gRFC A6), or -1 if a policy can never allow the request. The
 ///   value -1 stops the client's retries.
-/// - `grpc-status-details-bin` contains the wait, if there is one, as a `google.rpc.RetryInfo`. It also
-///   contains a `google.rpc.QuotaFailure` that lists the policies that rejected the request, except
-///   [hidden](crate::Policy::hidden) ones.
+/// - `grpc-status-details-bin` contains the wait, if there is one, as a `google.rpc.RetryInfo`. If policies rejected
+///   the request, it also lists them, except [hidden](crate::Policy::hidden) ones, in a
+///   `google.rpc.QuotaFailure`.
 ///
 /// The body type must have an empty `Default`, as tonic's has.
 #[derive(Clone, Copy, Debug, Default)]

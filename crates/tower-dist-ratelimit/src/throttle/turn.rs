@@ -12,8 +12,8 @@ use crate::{
     limits::{Check, Limits, Outcome, PolicyCharge},
 };
 
-/// Waits for the turn of a request. `outcome` is the first decision, or `None` if the request joins a queue before its
-/// first decision.
+/// Waits for the turn of a request. `outcome` is the first decision. `None` means that the request first joins the
+/// queue of its keys, if there is one.
 pub(super) async fn turn(
     waits: Waits,
     charged: Charged,
@@ -46,7 +46,7 @@ struct Turn {
     /// Declared before `charged`: a cancelled request leaves its queue before `charged` emits [`Event::Cancelled`].
     place: Option<QueuePlace>,
     charged: Charged,
-    /// The latest time at which the turn may come.
+    /// The latest time at which the turn may come. A late answer of the backend can delay the turn further.
     end: Instant,
 }
 

@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::Reason;
 
-/// The time in which the tokens of one request return, for each of its policies.
+/// The minimum time in which the tokens of one request return, for each of its policies.
 pub(super) type Spacing = SmallVec<[Duration; 2]>;
 
 /// The [`Supply`] of each policy, as the first request in a queue knows it from its rejection.

@@ -43,7 +43,7 @@ pub(crate) struct Wait<Req> {
     step: Step,
     /// The sum of the delays before this call's retries.
     slept: Duration,
-    /// The number of attempts that the server did not process.
+    /// The number of attempts that the server is known not to have processed.
     unprocessed: u32,
     /// The number of retries that layers below sent while this call polled its attempts.
     below: u32,

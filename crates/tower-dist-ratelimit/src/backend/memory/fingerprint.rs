@@ -48,7 +48,7 @@ impl Fingerprint {
         // 2⁶⁴ divided by the golden ratio, which spreads consecutive salts (Knuth, volume 3, 6.4).
         const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
         let salted = self.0 ^ (salt as u64 + 1).wrapping_mul(GOLDEN);
-        // Multiplied again, so that the result does not depend on the two places that `Self::places` returns.
+        // Multiplied again, so that the result is nearly independent of the two places that `Self::places` returns.
         scale(salted.wrapping_mul(GOLDEN) >> 32, len)
     }
 }
