@@ -27,7 +27,7 @@ pub(super) struct Reader<B, E> {
 pub(super) struct Recording<B, E>(Arc<BodyRecord<B, E>>);
 
 impl<B: Body, E> Recording<B, E> {
-    /// Makes a record of a source. `limit` is a number of bytes.
+    /// Makes a record of a source. `limit` is the replay limit, in bytes.
     pub(super) fn new(source: B, limit: usize) -> Self {
         Self(Arc::new(BodyRecord::new(source, limit)))
     }

@@ -27,7 +27,7 @@ pub(super) struct BodyRecord<B, E> {
 pub(super) type Item<E> = Option<Result<Frame<Bytes>, E>>;
 
 impl<B: Body, E> BodyRecord<B, E> {
-    /// Makes a record of `source`. `limit` is a number of bytes.
+    /// Makes a record of `source`. `limit` is the replay limit, in bytes.
     pub(super) fn new(source: B, limit: usize) -> Self {
         Self {
             size: source.size_hint(),
