@@ -137,6 +137,27 @@ async fn an_exact_pushback_counts_where_the_trigger_is_after_the_deadline() {
     let _second = next(&mut handle).await;
 }
 
+/// The second hedge is due at 100 ms. The demanded wait ends at 12 ms, and the deadline is at 50 ms.
+#[tokio::test(start_paused = true)]
+async fn a_demanded_minimum_wait_brings_no_hedge_forward_that_is_due_after_the_deadline() {
+    let hint = Hint::AtLeast(ms(2));
+    let layer = HedgeLayer::builder().delays([ms(10), ms(100)]);
+    let (mut call, mut handle) = call!(layer.classify_with(Until(Hinted(hint), ms(50))));
+    assert_pending!(call.poll());
+    let primary = next(&mut handle).await;
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    let first = next(&mut handle).await;
+    primary.send_error("busy");
+    for _ in 0..39 {
+        assert_pending!(call.poll());
+        assert_no_request(&mut handle);
+        advance(ms(1)).await;
+    }
+    first.send_response(7);
+    assert_eq!(assert_ready_ok!(call.poll()), 7);
+}
+
 /// Two servers demand different waits, and the later end counts.
 #[tokio::test(start_paused = true)]
 async fn an_exact_pushback_does_not_cut_an_earlier_one_short() {

@@ -184,8 +184,8 @@ where
         };
         let end = self.earliest.map_or(end, |earliest| earliest.max(end));
         self.earliest = Some(end);
-        let is_later = |due| due > end;
-        if exactly || !self.due_at(self.stage).is_some_and(is_later) {
+        let is_earlier = |due| due < end;
+        if exactly || self.due_at(self.stage).is_some_and(is_earlier) {
             self.moved = Some((self.stage, end));
         }
     }
