@@ -41,7 +41,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 
 use self::{
-    checks::{CHECKS, Check},
+    checks::{CHECKS, NamedCheck},
     subject::Case,
 };
 pub use self::{
@@ -185,7 +185,7 @@ impl Conformance {
     }
 
     /// Runs those of `checks` that are not left out. Adds the check and the algorithm to a violation.
-    async fn run_checks(self: Arc<Self>, checks: &[Check], algorithm: Algorithm) -> Checked {
+    async fn run_checks(self: Arc<Self>, checks: &[NamedCheck], algorithm: Algorithm) -> Checked {
         for &(check, run) in checks {
             if self.only.is_some_and(|only| only != check) {
                 continue;

@@ -20,10 +20,10 @@ use super::{
 use crate::{Quota, backend::BoxFuture};
 
 /// The name and the function of a check.
-pub(super) type Check = (&'static str, fn(Case) -> BoxFuture<'static, Checked>);
+pub(super) type NamedCheck = (&'static str, fn(Case) -> BoxFuture<'static, Checked>);
 
 /// All checks. The first one runs for all algorithms, the others for each supported one.
-pub(super) const CHECKS: [Check; 11] = [
+pub(super) const CHECKS: [NamedCheck; 11] = [
     ("building", |case| Box::pin(building(case))),
     ("decisions", |case| Box::pin(decisions(case))),
     ("retry", |case| Box::pin(retry(case))),

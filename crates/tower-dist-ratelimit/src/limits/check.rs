@@ -2,7 +2,7 @@ use std::{ops::Range, time::Duration};
 
 use smallvec::SmallVec;
 
-use super::{Outcome, Rule};
+use super::Outcome;
 use crate::{
     Decision, Decisions, Quota,
     backend::{Answer, Backend, BackendError, Charge, JointDecision, PolicyId, Timeout},
@@ -49,14 +49,14 @@ pub(crate) struct PolicyCharge {
 }
 
 impl PolicyCharge {
-    /// The charge of the policy's own cost to the shared key.
+    /// The charge of this cost to the shared key.
     #[inline]
-    pub(super) fn new(number: usize, rule: &Rule) -> Self {
+    pub(super) fn new(rule: usize, id: PolicyId, cost: u64) -> Self {
         Self {
-            rule: number,
-            id: rule.id,
+            rule,
+            id,
             key: 0..0,
-            cost: rule.policy.cost,
+            cost,
             quota: None,
         }
     }

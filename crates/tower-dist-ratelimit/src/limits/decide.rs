@@ -82,7 +82,7 @@ impl Limits {
         mut apply: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
     ) -> Result<(), Reason> {
         for (number, rule) in self.rules.iter().enumerate() {
-            let mut asked = PolicyCharge::new(number, rule);
+            let mut asked = PolicyCharge::new(number, rule.id, rule.policy.cost);
             match apply(rule, &mut check.sink, &mut asked) {
                 Applies::Yes => {}
                 Applies::WithQuota(quota) => check.look_up(Timeout::new(self.timeout, quota)),
@@ -124,7 +124,7 @@ impl Limits {
         let fixed = self.unobserved();
         let fixed = fixed.filter(|(_, rule)| !rule.policy.has_dynamic_quotas());
         let (single, rule) = fixed.ok_or(None)?;
-        let asked = asked.insert(PolicyCharge::new(0, rule));
+        let asked = asked.insert(PolicyCharge::new(0, rule.id, rule.policy.cost));
         match apply(rule, sink, asked) {
             Applies::Yes => Ok(single.charge(asked.key(sink.bytes()), asked.cost)),
             applies => Err(Some(applies)),

@@ -2,7 +2,7 @@ use super::{
     context::MemoryContext,
     fingerprint::Fingerprint,
     slots::Slots,
-    store::{Charged, Store, no_memory},
+    store::{FastDecision, Store, no_memory},
 };
 use crate::{
     BuildError, Decision,
@@ -56,14 +56,14 @@ impl<A: OneNumber> Store for AtomicTable<A> {
         self.arithmetic.decide(state, now, take)
     }
 
-    fn charge_own(&self, key: Fingerprint, clock: &MemoryContext, cost: u64) -> Charged {
+    fn charge_own(&self, key: Fingerprint, clock: &MemoryContext, cost: u64) -> FastDecision {
         self.slots.prefetch(key);
         let now = self.arithmetic.at(key.at(clock.now()));
         let take = Take::own(cost);
         let state = self.swap(key, now, &take);
         match self.arithmetic.rest(state, now, cost) {
-            Some(rest) => Charged::Allowed(rest),
-            None => Charged::Decided(self.arithmetic.decide(state, now, &take)),
+            Some(rest) => FastDecision::Numbers(rest),
+            None => FastDecision::Whole(self.arithmetic.decide(state, now, &take)),
         }
     }
 

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::{
     context::MemoryContext,
-    store::{Charged, Store},
+    store::{FastDecision, Store},
 };
 use crate::Decision;
 
@@ -21,13 +21,13 @@ impl SinglePolicy {
     #[inline(always)]
     pub(crate) fn charge(&self, key: &[u8], cost: u64) -> Decision {
         match self.charge_store(key, cost) {
-            Charged::Allowed(rest) => rest.allow(cost, self.limit),
-            Charged::Decided(decision) => decision,
+            FastDecision::Numbers(rest) => rest.allow(cost, self.limit),
+            FastDecision::Whole(decision) => decision,
         }
     }
 
     #[inline(never)]
-    fn charge_store(&self, key: &[u8], cost: u64) -> Charged {
+    fn charge_store(&self, key: &[u8], cost: u64) -> FastDecision {
         let key = self.context.hash(key);
         self.store.charge_own(key, &self.context, cost)
     }

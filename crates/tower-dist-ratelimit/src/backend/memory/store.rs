@@ -14,8 +14,8 @@ pub(crate) trait Store: Send + Sync {
 
     /// Makes a [`charge`](Self::charge) of exactly `cost` tokens under the policy's own quota. An implementation can
     /// start to fetch the key's state from memory before it reads the clock.
-    fn charge_own(&self, key: Fingerprint, clock: &MemoryContext, cost: u64) -> Charged {
-        Charged::Decided(self.charge(key, clock.now(), &Take::own(cost)))
+    fn charge_own(&self, key: Fingerprint, clock: &MemoryContext, cost: u64) -> FastDecision {
+        FastDecision::Whole(self.charge(key, clock.now(), &Take::own(cost)))
     }
 
     /// Returns the decision of [`charge`](Self::charge) without taking tokens.
@@ -36,10 +36,11 @@ pub(crate) trait Store: Send + Sync {
 }
 
 /// The result of [`Store::charge_own`].
-pub(crate) enum Charged {
-    Allowed(Rest),
+pub(crate) enum FastDecision {
+    /// The charge is allowed.
+    Numbers(Rest),
     /// A whole decision, which can also allow the charge.
-    Decided(Decision),
+    Whole(Decision),
 }
 
 pub(super) fn no_memory(capacity: usize) -> BuildError {
