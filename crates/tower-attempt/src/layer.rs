@@ -21,8 +21,9 @@ pub enum Mode {
     /// Sends no extra attempt and changes no request, but counts and reports the extra attempts that the layer would
     /// send. Requests are not copied, so the layer cannot tell whether a body is too long to resend.
     ///
-    /// A retry layer counts at most one retry per call. It takes tokens from its budget for these retries, so give the
-    /// layer a budget of its own. A retry layer's time limits hold. A hedge layer checks neither its budget nor the
+    /// A retry layer counts at most one retry per call. It usually takes a token from its budget for this retry, so
+    /// give the layer a budget of its own. A retry layer's time limits hold. A hedge layer checks neither its budget
+    /// nor the
     /// readiness of the service. It keeps learning latencies. It does not count the hedges that only `hedge_on_failure`
     /// would send.
     Shadow,

@@ -13,9 +13,9 @@ pub(crate) mod sealed {
 
 /// The protocol of a layer: [`Http`](crate::Http), [`Grpc`](crate::Grpc) or [`Generic`](crate::Generic).
 ///
-/// The protocol decides which requests are safe to resend. With `Generic`, a user's rule decides. The protocol also
-/// copies requests. It reads and writes the data that accompany a message, such as server hints, deadlines, attempt
-/// numbers and the marks of nested layers.
+/// The protocol decides which requests are safe to resend. With `Generic`, its rule decides, by default
+/// [`EveryError`](crate::EveryError). The protocol also copies requests. It reads and writes the data that accompany a
+/// message, such as server hints, deadlines, attempt numbers and the marks of nested layers.
 pub trait Protocol: sealed::Sealed {
     /// Checks the settings. The layers' `build()` calls this.
     ///
@@ -155,7 +155,8 @@ pub trait Outcomes<Req, Res, E>: Requests<Req> {
         false
     }
 
-    /// Whether a mark shows that a layer below has recorded this failure on `budget`.
+    /// Whether a mark shows that a layer below has given up on this failure and records failures on `budget`. Then the
+    /// calling layer does not record this failure on `budget`.
     fn is_recorded(&self, _outcome: &Result<Res, E>, _budget: &Budget) -> bool {
         false
     }

@@ -32,8 +32,8 @@ pub(super) struct CounterPolicy {
 /// When a policy's windows begin.
 #[derive(Clone, Copy)]
 enum Windows {
-    /// At a key's first request. The field is the length of a window in seconds. The window ends when the server
-    /// expires the item.
+    /// When a key's first tokens are taken. The field is the length of a window in seconds. The window ends when the
+    /// server expires the item.
     FromFirst(u64),
     /// At multiples of the window's length. If `staggered`, each key adds its own offset.
     Aligned { staggered: bool },

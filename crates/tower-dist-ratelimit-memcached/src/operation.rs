@@ -195,7 +195,7 @@ impl Operation {
     }
 
     /// Reads the answer to an attempt. If the attempt added too many tokens, immediately sends the command that takes
-    /// them back. So this command precedes the caller's next charge.
+    /// them back. So this command usually precedes the caller's next charge.
     fn outcome(
         &self,
         attempt: &FirstCommand,

@@ -4,7 +4,7 @@ use tokio::{runtime, task::JoinSet};
 
 use crate::backend::BoxFuture;
 
-/// Tasks that outlive the requests that started them. Dropping the `Background` aborts them.
+/// Tasks that can outlive the requests that started them. Dropping the `Background` aborts them.
 #[derive(Default)]
 pub(crate) struct Background(Mutex<JoinSet<()>>);
 

@@ -52,7 +52,7 @@ pub(crate) struct Leasing {
     shared: Arc<SharedLeases>,
     /// Timeout of the backend's answers to refills and to returned leases.
     timeout: Duration,
-    /// Refills in flight, usually at most one per key. They outlive the requests that started them. Dropping the
+    /// Refills in flight, usually at most one per key. They can outlive the requests that started them. Dropping the
     /// `Leasing` aborts them.
     refills: Background,
 }
@@ -239,7 +239,8 @@ impl Leasing {
         ways.change(tag, |entry, state| state.charged_outside(entry, tokens));
     }
 
-    /// Clears the shortages of these keys, which pause their refills, before and after an operation that returns tokens.
+    /// Clears the shortages of these keys before and after an operation that returns tokens. A shortage pauses a key's
+    /// refills.
     fn relieve(&self, charges: &[Charge<'_>]) -> Bracket<impl Fn(u64) + use<>> {
         let shared = Arc::clone(&self.shared);
         let tags = charges.iter().map(|charge| self.shared.table.tag(charge));

@@ -31,8 +31,8 @@ use crate::{
 /// The decision core under every form of limit: the policies, their backend, and the failure mode.
 pub(crate) struct Limits {
     pub(crate) backend: Arc<dyn Backend>,
-    /// The fast path: decides directly in a [`Memory`], if the limit has a single policy without dynamic quotas, leases
-    /// or eventual decisions. The fast path never fails.
+    /// The fast path: decides charges without a quota of their own directly in a [`Memory`], and never fails.
+    /// `None` with several policies, leases, eventual decisions, or another backend.
     single: Option<SinglePolicy>,
     /// The leases on top of the backend, if the consistency is leased.
     leasing: Option<Arc<dyn Leases>>,
@@ -55,7 +55,7 @@ pub(crate) struct Settings {
     /// function, so a binary that never calls the setter contains neither leases nor eventual decisions.
     wrap: Option<Wrap>,
     /// Builds the guard of a backend that can fail. `None` for a backend in this process, unless the user sets a
-    /// consistency. A binary in which it is always `None` contains neither the failure modes nor the deny cache.
+    /// consistency. A binary in which it is always `None` contains neither the circuit breaker nor the deny cache.
     guard: Option<NewGuard>,
     pub(crate) deny_cache: bool,
     pub(crate) shadow: bool,

@@ -70,10 +70,10 @@ macro_rules! shared_setters {
         /// Decides and charges without rejecting, to try limits out in production.
         ///
         /// The [observer](Self::observer) receives [`Event::Shadowed`](crate::Event::Shadowed) for each request that
-        /// would be rejected, or would wait in a [`Throttle`](crate::Throttle). Clients see no difference: responses
-        /// have no additional headers, and a failed backend or a missing key rejects no request. A slow backend delays
-        /// requests as usual. The decisions of a [`Limiter`](crate::Limiter) are [`allowed`](crate::Decision::allowed),
-        /// and grant no tokens where the limit would reject.
+        /// would be rejected, or would wait for tokens in a [`Throttle`](crate::Throttle). Clients see no difference:
+        /// responses have no additional headers, and a failed backend or a missing key rejects no request. A slow
+        /// backend delays requests as usual. The decisions of a [`Limiter`](crate::Limiter) are
+        /// [`allowed`](crate::Decision::allowed), and grant no tokens where the limit would reject.
         ///
         /// # Default
         ///

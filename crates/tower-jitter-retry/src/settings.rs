@@ -23,7 +23,8 @@ pub(crate) struct Settings {
     pub(crate) deposits: bool,
     /// Whether the settings allow a second attempt.
     pub(crate) can_retry: bool,
-    /// No retry is scheduled for this time or later, measured from the call's start.
+    /// Unless the request has its own deadline, no retry is scheduled for this time or later, measured from the call's
+    /// start.
     last_start: Option<Duration>,
     /// Whether the layer can end attempts in flight.
     has_time_limits: bool,

@@ -32,7 +32,8 @@ pub(crate) enum Fault {
     Local,
     /// The server ended the HTTP/2 stream with this error code (RFC 9113 §7).
     Reset(u32),
-    /// The connection broke. The server may have processed the request.
+    /// The connection broke. Or the client follows redirects, and its error does not show which request failed. In both
+    /// cases, the server may have processed the request.
     Disconnected,
     /// Anything else.
     Unknown,

@@ -69,7 +69,8 @@ impl Nested {
         }
     }
 
-    /// Whether a response's mark shows that a layer below has recorded this failure on `budget`.
+    /// Whether a response's mark shows that a layer below has given up on this failure and records failures on
+    /// `budget`.
     pub(crate) fn is_recorded(extensions: &Extensions, budget: &Budget) -> bool {
         let mark = extensions.get();
         mark.is_some_and(|Exhausted(recorded)| recorded.is_same(budget))

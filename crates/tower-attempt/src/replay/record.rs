@@ -290,8 +290,8 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
 
     /// Interrupts all readers after reader `id` got an error from the source.
     ///
-    /// The oldest attempt in flight receives the error. If all attempts of a race fail, the caller gets the failure of
-    /// the oldest attempt, which should name the cause.
+    /// The oldest attempt in flight receives the error, or reader `id` if no attempt is in flight. If all attempts of a
+    /// race fail, the caller gets the failure of the oldest attempt, which should name the cause.
     fn fail(&mut self, id: ReaderId, error: E) -> Result<Frame<Bytes>, E> {
         let oldest = self.readers.oldest_live().unwrap_or(id);
         self.abort(id);

@@ -34,8 +34,10 @@ const PATIENCE: Duration = Duration::from_millis(1);
 /// Maximum number of calls of one kind in flight.
 const CALLS: usize = 32;
 
-/// Maximum number of unsent requests of one kind. A service normally has fewer concurrent requests. Further requests
-/// fail immediately, so that the queue in front of a server that does not answer is bounded.
+/// Maximum number of unsent requests of one kind, and of all unsent requests that are to be sent alone.
+///
+/// A service normally has fewer concurrent requests. Further requests fail immediately, so that the queue in front of a
+/// server that does not answer is bounded.
 pub(super) const LONGEST: usize = 4096;
 
 /// Maximum number of full batches. [`LONGEST`] unsent requests fill at most half of them. The other half is room for

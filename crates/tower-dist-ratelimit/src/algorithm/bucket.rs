@@ -92,7 +92,7 @@ impl Bucket {
         room.map_or(0, |room| self.pace.tokens(room) + 1)
     }
 
-    /// Puts a request in the queue. `None` if it is rejected.
+    /// Computes the decision that lets a request join the queue. `None` if the queue rejects the request.
     #[inline]
     fn enqueue(&self, now: Moment, ahead: u64, max_wait: u64, cost: u64) -> Option<Rest> {
         let (wait, too_long) = self.wait(now, ahead, max_wait);

@@ -60,7 +60,7 @@ impl WindowView<'_> {
         }
     }
 
-    /// Returns the count of the last `n` sub-windows, the present one included.
+    /// Returns the count of the last `sub_windows` sub-windows, the present one included.
     fn within(&self) -> u64 {
         (0..self.sub_windows).map(|age| self.count(age)).sum()
     }

@@ -1,8 +1,8 @@
 /// The origin of a [`Decision`](crate::Decision). All decisions of one layer or limiter on a request have the same
 /// source.
 ///
-/// The last three variants come from the [failure modes](crate::FailureMode). A failure mode makes the decision after a
-/// late quota look-up, while the backend fails, and for a short time after a failure of the backend.
+/// The last three variants come from the [failure modes](crate::FailureMode). A failure mode can make the decision
+/// after a late quota look-up, while the backend fails, and for a short time after a failure of the backend.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

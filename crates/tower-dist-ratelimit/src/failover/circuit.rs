@@ -58,7 +58,7 @@ impl Circuit {
         matches!(self, Self::Closed(record) if record.row == 0 && record.failed() == 0)
     }
 
-    /// Returns the number of consecutive failures, for the requests that are sent now.
+    /// Returns the present number of consecutive failures, or 0 while the circuit is open.
     pub(super) fn row(self) -> u8 {
         match self {
             Self::Closed(record) => record.row,

@@ -57,7 +57,7 @@ impl Recovery {
     }
 
     /// Records that the process has returned to the backend. All other processes are assumed to return within
-    /// `all`. Tokens that this process has admitted alone count for at most `retention`.
+    /// `all`. Tokens that this process has admitted alone are assumed to count for at most `retention`.
     pub(super) fn returned(&self, now: Duration, all: Duration, retention: Duration) {
         let until = |time| saturating_nanos(now.saturating_add(time)).max(1);
         self.shared_until.store(until(all), Relaxed);

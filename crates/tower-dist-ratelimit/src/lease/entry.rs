@@ -207,7 +207,7 @@ impl KeyState {
         }
         self.last_id += 1;
         (self.in_flight, self.refunded, self.outside) = (self.last_id, false, 0);
-        // No other request for this key starts a refill while this one is in flight.
+        // Unless the key is evicted, no other request for it starts a refill while this one is in flight.
         entry.not_before.store(u64::MAX, Relaxed);
         Plan::Refill(Refill {
             tag: claim.tag,

@@ -112,8 +112,8 @@ impl Limits {
     ///
     /// # Errors
     ///
-    /// `None` if there is no fast path or the policy has dynamic quotas. Otherwise the result of `apply`, if it is not
-    /// [`Applies::Yes`].
+    /// `None` if there is no fast path, an observer or shadow mode needs the whole check, or the policy has
+    /// dynamic quotas. Otherwise the result of `apply`, if it is not [`Applies::Yes`].
     #[inline(always)]
     pub(crate) fn decide_fast(
         &self,

@@ -12,7 +12,8 @@ use crate::Event;
 pub(crate) struct Pending<S, Req> {
     limits: Arc<Limits>,
     pub(crate) check: Check,
-    /// Holds the instance of the inner service that was ready for the request.
+    /// In a layer, holds the instance of the inner service that was ready for the request. `()` in a
+    /// `Limiter`.
     pub(crate) service: S,
     /// `None` after the decision.
     request: Option<Req>,

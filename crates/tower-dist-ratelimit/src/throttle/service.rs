@@ -42,9 +42,9 @@ where
         }
         charged.on_drop = OnDrop::Cancelled;
         let mut turn = Box::pin(turn(mode.clone(), charged, outcome));
-        // The first poll takes the place in the queue, unless the backend answers later. So requests normally pass in
-        // the order of their calls. This poll needs the runtime's timer. Outside of a runtime, the caller's first poll
-        // takes the place.
+        // The first poll takes the place in the queue, unless the request first has to await the backend's answer. So
+        // requests normally pass in the order of their calls. This poll needs the runtime's timer. Outside of a
+        // runtime, the caller's first poll takes the place.
         let first = match Handle::try_current() {
             Ok(_) => turn.as_mut().poll(&mut Context::from_waker(Waker::noop())),
             Err(_) => Poll::Pending,

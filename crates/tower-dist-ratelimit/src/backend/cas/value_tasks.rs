@@ -28,7 +28,7 @@ use crate::{
 /// Maximum number of requests that wait at a time, over all values.
 const MOST: usize = 8192;
 
-/// Maximum number of requests that one swap serves. Further requests wait for the next swap.
+/// Maximum number of requests that are decided after one load. Further requests wait for the next load.
 const BATCH: usize = 1024;
 
 /// Maximum pauses after the second lost race in a row, and after the fifth and all later ones. Full jitter spreads out

@@ -52,8 +52,7 @@ pub(super) async fn decisions(case: Case) -> Checked {
     Ok(())
 }
 
-/// Returns a random pause: up to three windows with a paused clock, otherwise up to the time in which two tokens become
-/// free.
+/// Returns a random pause: up to three windows with a paused clock, otherwise up to `2 * window / limit`.
 fn pause(subject: &Subject, numbers: &mut Rng) -> Duration {
     let window = saturating_nanos(subject.quota.window());
     let token = window / subject.quota.limit();
