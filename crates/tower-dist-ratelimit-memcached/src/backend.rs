@@ -213,8 +213,7 @@ impl Memcached {
         self.corrections.lost() + self.values.lost_corrections()
     }
 
-    /// Waits at most `limit` for two things: for the corrections of counters, and for all corrections of values and
-    /// requests with several keys. It returns when both have ended.
+    /// Waits at most `limit` until all corrections and all requests with several keys that are in progress have ended.
     ///
     /// A refund continues after its request has ended, but not after the runtime has shut down. So call this at
     /// shutdown, after the last request.
@@ -226,8 +225,8 @@ impl Memcached {
     /// # Cancel safety
     ///
     /// Dropping the future ends only the wait; corrections and requests continue. While corrections of counters are
-    /// awaited, new ones fail. While corrections of values or requests with several keys are awaited, new ones of these
-    /// two kinds fail.
+    /// awaited, new corrections of counters fail. While requests with several keys or corrections of values are
+    /// awaited, new ones of these two kinds fail.
     ///
     /// # Example
     ///

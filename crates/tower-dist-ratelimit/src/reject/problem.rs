@@ -13,7 +13,8 @@ pub(crate) fn over_quota(quoted: &str) -> Bytes {
     shared
 }
 
-/// Builds the document of a rejection. `violated` are the names of the policies that rejected, as JSON strings.
+/// Builds the document of a rejection. `violated` are the names of the rejecting policies, without hidden ones, as JSON
+/// strings.
 pub(super) fn write<'a>(
     reason: Reason,
     detail: Option<&str>,
