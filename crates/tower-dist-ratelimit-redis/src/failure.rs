@@ -8,7 +8,7 @@ use super::target::Address;
 /// The reason why a call has no answer.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
-    /// An error message, which all requests of the call share.
+    /// An error message, usually shared by all requests of the call.
     Error(Arc<str>),
     /// There is no connection, for this reason.
     NotConnected(Arc<str>),

@@ -39,7 +39,7 @@ pub(crate) struct Failover {
     /// The failure mode, for log lines.
     #[cfg(feature = "tracing")]
     mode: FailureMode,
-    /// Decides while the backend fails, if the mode is local.
+    /// The limits with this process's share of each quota, if the mode is local.
     pub(crate) fallback: Option<Fallback>,
     /// Corrections that the backend has not answered yet. They run in the background, because a destructor, such as
     /// that of a `Meter`, cannot wait for them. Dropping the `Failover` cancels them.

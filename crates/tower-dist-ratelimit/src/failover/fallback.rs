@@ -12,7 +12,7 @@ use crate::{
 /// Limits in this process, with a share of each quota.
 pub(crate) struct Fallback {
     share: Memory,
-    /// Tokens that were admitted here and that the backend has not counted. Has the same policies as `share`.
+    /// Tokens that were admitted here without a decision of the backend. Has the same policies as `share`.
     unreported: Memory,
     /// In the order of the policies.
     shares: Vec<Share>,
@@ -92,7 +92,7 @@ impl Fallback {
         Ok(allowed)
     }
 
-    /// Records an admitted charge that the backend has not counted.
+    /// Records a charge that was admitted without a decision of the backend.
     pub(crate) fn keep(&self, number: usize, charge: Charge<'_>) {
         let cost = i64::try_from(charge.cost).unwrap_or(i64::MAX);
         let _ = self.unreported.settle(&[self.own(number, charge)], cost);

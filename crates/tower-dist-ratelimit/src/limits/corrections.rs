@@ -39,7 +39,7 @@ impl Limits {
     }
 
     /// Refunds the tokens of a charged request for which the inner service was not called. If the backend answers
-    /// later, the refund continues in the background. `since` is the time of the charge; `None` means a moment ago.
+    /// later, the refund continues in the background. `since` is the time of the charge, if a window can have ended since.
     ///
     /// A place in a leaky queue stays taken. The requests behind it have their start times already, so after a refund
     /// the next request would start together with the last of them. Tokens of a window that has ended are not refunded,

@@ -40,8 +40,8 @@ pub(crate) trait BackendGuard: Send + Sync {
         unreachable!("a pending decision waits for something")
     }
 
-    /// Decides in this process after a failure. If the backend is in this process, the failure is normally a late quota
-    /// look-up. The backend then decides with the policies' own quotas.
+    /// Decides in this process after a failure. For the default method, the failure is normally a late quota look-up:
+    /// the backend then decides with the policies' own quotas.
     fn decide_locally(&self, limits: &Limits, check: &mut Check) -> Result<bool, BackendError> {
         for charge in &mut check.charges {
             charge.quota = None;
@@ -49,7 +49,7 @@ pub(crate) trait BackendGuard: Send + Sync {
         check.acquire(&*limits.backend).immediate()
     }
 
-    /// Returns the local limits that decide while the backend fails, if there are any.
+    /// Returns the limits with this process's share of each quota, if there are any.
     fn fallback(&self) -> Option<&Fallback> {
         None
     }

@@ -129,7 +129,7 @@ impl Turn {
 }
 
 /// Returns whether the cost of a request is at most the burst of each policy, or the limit if the algorithm has no
-/// burst. If not, the request is rejected without a wait.
+/// burst. If not, the request does not wait for tokens.
 pub(super) fn can_pass(limits: &Limits, check: &Check) -> bool {
     let mut charges = check.charges.iter();
     charges.all(|asked| asked.cost <= limits.rules[asked.rule].quota(asked).burst_size())

@@ -19,8 +19,8 @@ const LENGTH: u32 = 40;
 const LIVE: Duration = Duration::from_millis(500);
 
 /// Checks that random requests are decided as the arithmetic decides them. If the clock can be paused, time passes
-/// between the requests, except for staggered windows. If the clock cannot be paused, time passes only in every second
-/// sequence of a bucket, queue or log. For windows, no time passes, because their beginning is unknown.
+/// between the requests, except for staggered windows. If the clock cannot be paused, time passes only for buckets,
+/// queues and logs, in every second sequence. The beginning of windows is then unknown.
 pub(super) async fn decisions(case: Case) -> Checked {
     let kit = &case.kit;
     let mut numbers = Rng::new(kit.seed, case.check);
