@@ -42,7 +42,8 @@ pub struct ProtocolSettings<C> {
     pub retry_429_for_idempotent_only: bool,
     /// Whether the client below follows no redirects.
     pub no_redirects: bool,
-    /// Generates an `Idempotency-Key` for each HTTP request, except CONNECT, that has no key and no idempotent method.
+    /// Generates the `Idempotency-Key` of HTTP requests, except CONNECT, that have no key and no idempotent method.
+    /// Only a layer in `Mode::On` uses it.
     pub generate_key: Option<Arc<dyn Fn() -> HeaderValue + Send + Sync>>,
     idempotent_methods: Option<Vec<String>>,
 }
