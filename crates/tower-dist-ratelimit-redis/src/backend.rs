@@ -120,10 +120,10 @@ use crate::{
 /// circuit breaker and between attempts to connect are random.
 ///
 /// The primary's clock measures time. When this clock jumps back, a key that was written before the jump continues from
-/// its state at that write. So the jump admits no additional requests, and a full bucket or window recovers no later
-/// than one that was filled right after the jump. The first decision on such a key may rewrite the key, even if the
-/// decision is a rejection. When the clock jumps forward, buckets drain and windows end early, because the jump looks
-/// like passed time.
+/// its state at that write. So the jump admits no additional requests. A bucket or window without free tokens recovers
+/// no later than one whose tokens were all taken right after the jump. The first decision on such a key may rewrite the
+/// key, even if the decision is a rejection. When the clock jumps forward, buckets drain and windows end early, because
+/// the jump looks like passed time.
 ///
 /// # Cluster
 ///
@@ -158,9 +158,9 @@ use crate::{
 ///
 /// Under light load each request is sent immediately. While two calls for the same policies are in flight, further
 /// requests usually wait a few milliseconds at most, and then share a call. A call carries at most 256 requests and 32
-/// rows. A row is one request. Consecutive requests of the same cost to the same key usually share a row, if they charge
-/// only one policy, which is a token or leaky bucket without dynamic quotas. If the server does not know a script, the
-/// call takes a second round trip.
+/// rows. A row is one request, or several consecutive requests of the same cost to the same key. Such requests usually
+/// share a row if they charge only one policy, which is a token or leaky bucket without dynamic quotas. If the server
+/// does not know a script, the call takes a second round trip.
 ///
 /// A request to a token bucket takes 3 to 6 µs of the server's time in a shared call, and 0.3 µs if many requests share
 /// a row. A call of its own takes 5 to 9 µs if the server reads several calls at a time, and 11 to 22 µs otherwise.

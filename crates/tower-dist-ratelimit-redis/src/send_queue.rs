@@ -120,7 +120,7 @@ impl SendQueue {
     }
 
     /// Takes out the calls of all kinds that can be sent now. The timer calls this, because requests that are too few
-    /// to cause a call would otherwise wait until an earlier call ends.
+    /// to cause a call could otherwise wait until an earlier call ends.
     pub(super) fn take_overdue(&self, due_calls: &mut Vec<DueCall>) {
         let mut state = self.lock();
         let waiting = state.queues.iter().filter(|(_, queue)| !queue.is_empty());

@@ -99,8 +99,8 @@ pub enum Consistency {
     ///
     /// # Cost
     ///
-    /// A task per active key, with up to two round trips per interval, and short locks per request. Each policy
-    /// has at most about 10,000 such keys. Further keys, keys of more than about 1,000 bytes, and requests outside of a
+    /// A task per active key, with up to two round trips per exchange, and short locks per request. Each policy has at
+    /// most about 10,000 such keys. Further keys, keys of more than about 1,000 bytes, and requests outside of a
     /// runtime are decided exactly.
     Eventual(Duration),
 }

@@ -371,7 +371,7 @@ fn decision(
         allowed,
         // The caller waits for the slowest leaky queue, which need not be the tightest policy.
         delay: limits.delay(check),
-        // Each policy has a decision, so the default is never used.
+        // At least one policy has a decision, so the default is never used.
         ..tightest.map_or_else(Decision::default, |(_, decision)| *decision)
     })
 }

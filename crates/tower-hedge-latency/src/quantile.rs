@@ -44,8 +44,8 @@ impl Sample {
 ///
 /// If a hedge cut a call off, the call's latency is only known to be above the cut. The call's weight is shared among
 /// all calls that took longer than the cut (the estimate of Kaplan and Meier, 1958, in Efron's form of 1967). The
-/// estimate is unbiased if the latencies of hedges and first attempts are independent. Below the trigger the estimate
-/// is always unbiased, because no call is cut off there.
+/// estimate is unbiased if the latencies of hedges and first attempts are independent. Hedges do not change the
+/// estimate below the lowest trigger of these calls, because no call is cut off there.
 ///
 /// If too few calls took longer than a cut, as with attempts that never end, each cut-off call counts as if it had
 /// ended at its cut. A cut is shorter than the true latency, but longer than the trigger at that time. So the threshold

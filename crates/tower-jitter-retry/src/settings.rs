@@ -127,7 +127,7 @@ impl Settings {
         Ok(settings.resolved())
     }
 
-    /// Computes the fields that depend on `config`.
+    /// Computes the fields that depend on `config`, except `seeds`, which only a new backoff replaces.
     fn resolved(mut self) -> Self {
         let config = &self.config;
         if let Some(budget) = config.common.budget() {

@@ -12,7 +12,7 @@ use crate::BuildError;
 const DEFAULT_CAPACITY: usize = 256;
 /// 2²⁰ partitions in use take about 180 MB. Hardly any client has more destinations.
 const MAX_CAPACITY: usize = 1 << 20;
-/// Maximum of the average number of partitions per shard. A look-up searches one shard, and a new key evicts from at
+/// On average, a shard has at most this number of partitions. A look-up searches one shard, and a new key evicts from at
 /// most one shard.
 const PER_SHARD: usize = 8;
 

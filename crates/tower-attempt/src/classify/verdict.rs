@@ -17,8 +17,9 @@ pub enum Verdict {
     },
     /// A retryable failure after which the request is not safe to resend.
     ///
-    /// Over HTTP and gRPC, such a failure has this verdict in place of [`Retry`](Self::Retry) or
-    /// [`Unprocessed`](Self::Unprocessed). Only a `Retry` with [`Hint::Never`] stays a `Retry`.
+    /// Over HTTP and gRPC, a layer replaces a [`Retry`](Self::Retry) by this verdict if a resend is not safe. It also
+    /// replaces an [`Unprocessed`](Self::Unprocessed) that a user's rule returned without proof. Only a `Retry` with
+    /// [`Hint::Never`] stays a `Retry`.
     Unsafe,
     /// A failure with proof that the server did not process the request, so that any request is safe to resend.
     ///

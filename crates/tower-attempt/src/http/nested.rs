@@ -23,9 +23,9 @@ use crate::Budget;
 pub(crate) struct Nested {
     /// The mark of the layer above, if this request is a retry of that layer.
     above: Option<RetriedAbove>,
-    /// The mark of this layer's last retry, if the attempt before that retry ended with an error.
+    /// The mark of this layer's last retry, if the inner service ended the attempt before that retry with an error.
     own: Option<RetriedAbove>,
-    /// Whether the last attempt ended with an error, which a layer below may have retried already.
+    /// Whether the inner service ended the last attempt with an error, which a layer below may have retried already.
     after_error: bool,
 }
 

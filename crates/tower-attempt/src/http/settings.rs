@@ -23,7 +23,8 @@ pub struct ProtocolSettings<C> {
     pub replay_limit: Option<usize>,
     /// The rule that can replace the verdict of the standard rules. It receives that verdict.
     pub classify: Option<ClassifyRule<C>>,
-    /// The rule that chooses the delay before a retry. The rule receives the retry's number, counted from 1.
+    /// The rule that chooses the delay before a retry. Its argument counts retries from 1; see
+    /// `RetryLayerBuilder::backoff_by`.
     pub backoff: Option<BackoffRule<C>>,
     /// Declares further requests idempotent, in addition to the requests that the protocol calls idempotent.
     pub idempotent_if: Option<Predicate>,

@@ -114,10 +114,12 @@ pub(super) enum Next<B, E> {
 }
 
 impl<B, E> RecordState<B, E> {
-    /// Adds a reader, if the record has all frames. `others_ended` is true only if all earlier attempts have ended.
+    /// Adds a reader, if the record still has every frame that was read from the source. `others_ended` is true only if
+    /// all earlier attempts have ended.
     ///
-    /// `is_mute` is true if the body's error type cannot express an interruption. The client of an interrupted mute
-    /// reader would wait forever, so a mute reader does not join while an earlier attempt may interrupt it.
+    /// `is_mute` is true if the body's error type cannot express an interruption. An interrupted mute
+    /// reader stays pending forever, and so does the HTTP client that polls it. So a mute reader does not join while an
+    /// earlier attempt may interrupt it.
     pub(super) fn join(&mut self, others_ended: bool, is_mute: bool) -> Option<ReaderId> {
         let is_safe = others_ended || self.ended || self.readers.is_empty();
         if !self.saved || is_mute && !is_safe {

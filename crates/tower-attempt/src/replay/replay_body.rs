@@ -73,8 +73,9 @@ impl<S: Body> ReplayBody<S> {
 }
 
 impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
-    /// Returns the content of `body` if the body is empty, or if `may_poll` is true and one poll yields all of it.
-    /// Otherwise returns the body, which still yields every frame.
+    /// Returns the content of `body` if the body reports that it is empty. If `may_poll` is true, also returns the
+    /// content if one poll yields all of it and the body then reports its end. Otherwise returns the body, which still
+    /// yields every frame.
     ///
     /// Only a body of known size is polled, because a poll would read ahead in a body that streams.
     pub(super) fn look(mut body: S, may_poll: bool) -> Result<Bytes, Self> {

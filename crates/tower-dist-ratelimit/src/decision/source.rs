@@ -54,7 +54,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Returns whether a counter made the decision, so that its numbers are meaningful.
+    /// Returns whether the decision's numbers are meaningful: no failure mode decided without a counter.
     pub(crate) fn has_counted(self) -> bool {
         !matches!(self, Self::Allowed | Self::Denied)
     }

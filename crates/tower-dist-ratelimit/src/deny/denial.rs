@@ -9,7 +9,7 @@ use crate::{Decision, Decisions, backend::Charge, terms::Terms};
 pub(super) struct Denial {
     /// The rejected request.
     pub(super) lookup: Lookup,
-    /// The rejection is repeated until this time.
+    /// The rejection is repeated until this time at the latest.
     pub(super) until: u64,
     /// When the backend's answer arrived.
     pub(super) arrived: u64,

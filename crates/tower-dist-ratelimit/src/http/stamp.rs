@@ -73,8 +73,9 @@ fn most(http: &HttpLimits, asked: &PolicyCharge, decision: &Decision) -> u64 {
     }
 }
 
-/// Returns the value of `RateLimit-Policy` for one request: with its keys' own quotas, without hidden policies, and
-/// without policies that [`only_if`](crate::Policy::only_if) excludes.
+/// Returns the value of `RateLimit-Policy` for one request, without hidden policies. A policy with a decision is shown
+/// with its key's quota. A policy without a decision is shown with its own quota, or left out if it has an
+/// [`only_if`](crate::Policy::only_if).
 pub(crate) fn policies_of(rules: &[Rule], decided: Decided<'_>) -> Option<HeaderValue> {
     let rules = rules.iter().enumerate();
     headers::policies(rules.filter_map(|(number, rule)| {

@@ -21,8 +21,8 @@ use crate::{
 /// # Cancel safety
 ///
 /// Dropping the future drops the inner call, the wait in a leaky queue, or the pending decision. In the last case, it
-/// also drops the ready inner service. Charged tokens stay charged, unless the inner call corrects the charge, for
-/// example with a [`Meter`](crate::Meter).
+/// also drops the ready inner service. Charged tokens stay charged, unless a value that the inner call owns corrects the
+/// charge when it is dropped, as a [`Meter`](crate::Meter) does.
 ///
 /// # Panics
 ///

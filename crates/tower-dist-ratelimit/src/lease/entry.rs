@@ -198,8 +198,8 @@ impl KeyState {
         // The first estimates are uncertain, so half of `HOT` must also have been measured.
         if extra == 0 || demand < HOT || self.demand.per_lease() < HOT / 2 {
             if claim.ahead {
-                // Until `later`, requests that are paid from a lease do not call `plan`. The call would take the lock,
-                // and probably start no refill yet.
+                // Unless tokens are returned, requests that are paid from a lease do not call `plan` until
+                // `later`. The call would take the lock, and probably start no refill yet.
                 let later = claim.now.saturating_add(lease / 8);
                 entry.not_before.store(later, Relaxed);
             }
@@ -221,8 +221,8 @@ impl KeyState {
 
     /// Returns a rejection that lasts until `until`, or until the backend's own wait ends if that is later.
     pub(super) fn reject(&self, entry: &LeaseEntry, claim: Claim, until: u64) -> Decision {
-        // This process calls the backend again at `until`, even if the backend's wait ends later: other instances may
-        // return tokens before `due`.
+        // This process may call the backend again from `until` on, even if the backend's wait ends later. Other
+        // instances may return tokens before that wait ends.
         let wait = Duration::from_nanos(until.max(self.due).saturating_sub(claim.now));
         // One lease must pay the whole cost, so a request can be rejected although two leases together hold the cost.
         // The rejection then reports at most `cost - 1` remaining tokens.
@@ -267,7 +267,7 @@ impl KeyState {
         };
         self.reject_until = until;
         // If the backend rejected a request with a wait, this process rejects only requests that cost at least as much.
-        // After any other short grant, this process rejects requests of any cost.
+        // After any other grant of fewer tokens than the refill asked for, this process rejects requests of any cost.
         (self.reject_from, self.due) = match decision.retry_after {
             Some(wait) if !decision.allowed => (refill.cost, now.saturating_add(nanos(wait))),
             _ => (0, 0),

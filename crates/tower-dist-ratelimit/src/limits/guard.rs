@@ -19,7 +19,8 @@ const MAX_CORRECTIONS: usize = 1024;
 /// Queries the backend, and handles its failures and its late answers.
 ///
 /// The default methods are for a backend in this process, which normally neither fails nor answers later. Because the
-/// guard is a trait object, a binary with such a backend alone does not contain the code for failures.
+/// guard is a trait object, a binary with such a backend alone does not contain the code for failures, unless it sets a
+/// consistency.
 pub(crate) trait BackendGuard: Send + Sync {
     /// Caches the rejections of a remote backend.
     fn cache(&self, backend: Arc<dyn Backend>, _: &[Policy], _: &[PolicyId]) -> Arc<dyn Backend> {

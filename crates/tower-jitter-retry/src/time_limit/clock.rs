@@ -14,8 +14,8 @@ const CENTURY: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 /// Watches hard time limits, which end an attempt in flight.
 ///
-/// One tokio timer serves the limits of the attempt and of the call. It is created when the call first waits, and is
-/// moved to the limit that expires next.
+/// One tokio timer serves the limits of the attempt and of the call. It is created when a limit is first checked, and
+/// is moved to the limit that expires next.
 #[pin_project]
 #[derive(Debug)]
 pub struct HardTimer {

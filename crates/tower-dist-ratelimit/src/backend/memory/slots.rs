@@ -129,7 +129,8 @@ impl Slots {
         None
     }
 
-    /// Returns whether the slot still belongs to the key after `next` replaced `seen`. If not, the key was not charged.
+    /// Returns whether the slot still belongs to the key after `next` replaced `seen`. If not, the charge does not
+    /// count for the key.
     #[inline(always)]
     fn keeps(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
         slot.belongs_to(key) || self.keeps_slot(slot, key, seen, next)
@@ -137,11 +138,11 @@ impl Slots {
 
     /// Waits for the insert that took the slot, and returns whether the key got the slot back.
     ///
-    /// The caller's charge and the insert have both changed the slot's value by compare-and-swap. If the charge came
-    /// first, the insert failed and gave the slot back, but a later insert may have taken it again. If the insert came
-    /// first, the charge succeeded only because the insert had written a value equal to `seen`, so the new owner was
-    /// charged. This function undoes such a charge. If the new owner's value or the stripe's last insert has changed
-    /// since, the charge stays, and the new owner has too few tokens.
+    /// The caller's charge has changed the slot's value. An insert that had read the value before the charge fails, and
+    /// gives the slot back to the key. If the new owner's insert came before the charge, the charge succeeded only
+    /// because that insert had written a value equal to `seen`. Then the new owner was charged, and this function undoes
+    /// the charge. If the new owner's value or the stripe's last insert has changed since, the charge stays, and the new
+    /// owner has too few tokens.
     #[cold]
     fn keeps_slot(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
         let _locked = self.lock(key);

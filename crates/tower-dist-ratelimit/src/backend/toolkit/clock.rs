@@ -4,8 +4,8 @@ use crate::algorithm::saturating_nanos;
 
 /// The start of 2020 (UTC), as the time since the start of 1970.
 ///
-/// So a daily [`fixed_window`](crate::Policy::fixed_window) begins at midnight (UTC), and the arithmetic's
-/// [horizon](crate::arithmetic::HORIZON) is in January 2120.
+/// So in a backend that counts time from this instant, a daily [`fixed_window`](crate::Policy::fixed_window) begins at
+/// midnight (UTC). The arithmetic's [horizon](crate::arithmetic::HORIZON) is then in January 2120.
 pub const EPOCH: Duration = Duration::from_secs(1_577_836_800);
 
 /// The time for which backends that decide by the machines' clocks keep a window after its end. So a machine whose
