@@ -87,9 +87,9 @@ impl Circuit {
         Self::Closed(record)
     }
 
-    /// Returns the circuit with a probe in flight, or `None` if no probe is due. Unless the outcome of this probe is
-    /// recorded before, the next probe is due when this probe's timeout and then a pause have passed. So two probes
-    /// never overlap, and a cancelled probe does not block the next one.
+    /// Returns the circuit with a probe in flight, or `None` if no probe is due. If this probe gets no outcome, the
+    /// next probe is due after this probe's timeout and a pause. So probes normally do not overlap, and a cancelled
+    /// probe does not block the next one.
     pub(super) fn probe(self, now: Duration, pauses: Pauses, noise: u64) -> Option<Self> {
         match self {
             Self::Open { probes, due } if now >= due => {

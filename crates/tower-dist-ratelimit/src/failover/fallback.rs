@@ -104,7 +104,8 @@ impl Fallback {
         let _ = self.share.settle(&[self.own(number, charge)], -cost);
     }
 
-    /// Returns and clears the tokens that a key used here without the backend, if they still count.
+    /// Returns and clears the tokens that a key used here without the backend, if they still count. Returns at most the
+    /// burst or limit of the share, and 0 for a leaky queue.
     pub(crate) fn take_unreported(&self, number: usize, charge: Charge<'_>) -> u64 {
         let share = &self.shares[number];
         let look = self.own(number, Charge { cost: 0, ..charge });

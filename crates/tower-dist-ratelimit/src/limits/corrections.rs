@@ -19,7 +19,8 @@ impl Limits {
     ) -> Answer {
         match (source, self.guard.fallback()) {
             (Source::Local, Some(fallback)) => fallback.settle(charges, delta),
-            // The decisions of these sources have charged nothing.
+            // No counter of this limit made these decisions. If a late backend has charged the request, its charge
+            // stays.
             (Source::Local | Source::Allowed | Source::Denied, _) => Answer::Done(true),
             _ if self.guard.open_for().is_some() => Answer::Failed(BackendError::circuit_open()),
             _ => {

@@ -31,7 +31,8 @@ pub(super) type Supplies = SmallVec<[Supply; 2]>;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Supply {
     pub(super) from: Instant,
-    /// The tokens that remain at `from` after the first request, as the time in which this number of tokens returns.
+    /// An upper bound of the tokens that remain at `from` after the first request, as the minimum time in which they
+    /// return.
     pub(super) stock: Duration,
 }
 

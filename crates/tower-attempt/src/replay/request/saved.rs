@@ -73,7 +73,8 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
             headers.try_append(name.clone(), value.clone()).ok()?;
         }
         let attempt = match self.extensions.get::<Attempt>() {
-            // A retry of a hedge is still a hedge. Otherwise a hedge layer below would hedge it again.
+            // A retry of a hedge is still a hedge. So a hedge layer below does not hedge it, even if the header field
+            // `x-hedge-attempt` is missing.
             Some(outer) if outer.kind() == AttemptKind::Hedge => Attempt::hedge(attempt.number()),
             _ => attempt,
         };
