@@ -90,7 +90,8 @@ pub enum FailureMode {
     Local {
         /// The number of instances that share the limits, at least 1. Limits and bursts are divided by this number and
         /// rounded down, to at least 1. So that requests can pass, the burst of a share is at least the policy's fixed
-        /// [cost](crate::Policy::cost). The same holds for the limit of an algorithm without a burst.
+        /// [cost](crate::Policy::cost), but never above the whole burst. The same holds for the limit of an algorithm
+        /// without a burst.
         instances: u32,
     },
 }

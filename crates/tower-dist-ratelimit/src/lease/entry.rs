@@ -232,8 +232,8 @@ impl KeyState {
         Decision::reject(limit, remaining, Some(wait), full_after).by(Source::Lease)
     }
 
-    /// Records tokens that the backend charges outside of the refill. The reported remaining tokens shrink immediately,
-    /// as those in the backend do.
+    /// Records tokens that the backend charges, or may charge, outside of the lease. The reported remaining tokens
+    /// shrink immediately, as those in the backend do.
     pub(super) fn charged_outside(&mut self, entry: &LeaseEntry, tokens: u64) {
         self.outside = self.outside.saturating_add(tokens);
         let remaining = entry.remaining.load(Relaxed);

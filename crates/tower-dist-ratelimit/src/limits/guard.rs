@@ -199,8 +199,9 @@ impl Failover {
     }
 
     /// If this process has recently returned to the backend, reports the tokens that it has admitted alone for the
-    /// request's keys. While other processes may still decide alone, also charges the request to this process's share.
-    /// Returns `None` if the share lacks tokens for the request.
+    /// request's keys, except under a leaky queue. While other processes may still decide alone, also charges the
+    /// request to this process's share. Returns `None` if the share lacks tokens for the request. For a probe, does
+    /// nothing.
     fn recover(&self, limits: &Limits, check: &mut Check, permit: Access) -> Option<Access> {
         let is_probe = matches!(permit, Access::Probe(_));
         let Some((fallback, is_shared)) = self.recovering().filter(|_| !is_probe) else {
