@@ -40,9 +40,9 @@ pub enum Consistency {
     /// A key is usually leased if this instance gets at least 16 requests for it per lease time. At most 1,024 keys
     /// have leases at a time. Refills usually run in the background before the tokens run out, one at a time per key. A
     /// refill tops the leased tokens up to about three quarters of the tokens that this instance needs in a lease time.
-    /// The refill leases at most a quarter of the tokens that the backend last reported as remaining, or the cost of 16
-    /// requests if that is more. The cost of 16 requests counts only up to a quarter of the burst. If a request waits
-    /// for the refill, the refill also pays the request's cost.
+    /// The refill leases at most the larger of two numbers: a quarter of the tokens that the backend last reported as
+    /// remaining, and the cost of 16 requests, of which at most a quarter of the burst counts. If a request waits for
+    /// the refill, the refill also pays the request's cost.
     ///
     /// The backend decides exactly on requests for other keys, and on a [leaky queue](crate::Policy::leaky_queue).
     /// Outside of a tokio runtime there are no refills.
@@ -67,10 +67,10 @@ pub enum Consistency {
     ///
     /// # Above the limit
     ///
-    /// If the backend grants fewer tokens than requested, this instance usually makes a pause before its next call for
-    /// the key. During the pause it rejects requests that find too few leased tokens. If the backend rejected a
-    /// request, the instance rejects only requests that cost at least as much. The first pause lasts for about the time
-    /// in which 1 request for the key arrives here. While the shortage continues, the pauses last for 2, 4, 8 and
+    /// If the backend grants fewer tokens than requested, this instance usually makes a pause before the key's next
+    /// refill. During the pause it rejects requests that find too few leased tokens. But if the backend has rejected a
+    /// request, this instance rejects only requests that cost at least as much as that one, and the backend decides on
+    /// cheaper ones. The first pause lasts for about the time in which 1 request for the key arrives here. While the shortage continues, the pauses last for 2, 4, 8 and
     /// finally 16 requests. A pause lasts longer if the backend's `retry_after` is longer, but at most one lease time.
     /// The `retry_after` of a request rejected here is the remaining pause, or the rest of the backend's `retry_after`
     /// if that is longer. So an overloaded fleet admits the full limit, in bursts, with about one round trip per 16

@@ -37,7 +37,8 @@ use super::ReplayBody;
     note = "wrap any other body, such as a server's `Incoming`, in a `ReplayBody`: put `map_request(|request| request.map(ReplayBody::new))` above the layer"
 )]
 pub trait ReplayableBody: Body<Data = Bytes> + Default {
-    /// The type of the body that streams. It is this type itself, unless this type is a wrapper.
+    /// The type of the body from which a layer reads if the content is not in memory: this type itself, or the wrapped
+    /// body's type if this type is a wrapper.
     type Source: Body<Data = Bytes> + Unpin;
 
     /// Returns the whole content, if it is in memory.

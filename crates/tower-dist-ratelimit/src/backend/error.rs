@@ -92,10 +92,10 @@ impl BackendError {
         }
     }
 
-    /// Returns whether this is a [`timeout`](Self::timeout) error: an answer of the backend, a
-    /// [quota look-up](crate::Policy::quota_by_async), or the wait for unfinished corrections took too long. If an
-    /// answer was late, the backend may have charged the request. A backend can have a timeout of its own, and report
-    /// it as another error.
+    /// Returns whether this is a [`timeout`](Self::timeout) error. An answer of the backend or a
+    /// [quota look-up](crate::Policy::quota_by_async) took too long, or a wait at shutdown, such as a backend's
+    /// `finish_corrections`. If an answer was late, the backend may have charged the request. A backend can have a
+    /// timeout of its own, and report it as another error.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         self.timed_out

@@ -50,8 +50,9 @@ pub enum FailureMode {
     /// share of each quota. A fixed window then starts with a key's first request. By default, rejections in HTTP are
     /// 503 with the problem type `temporary-reduced-capacity`, because the client may be within the whole limit.
     ///
-    /// Without the backend, each instance admits at most its share, even if a client's requests are spread unevenly.
-    /// When the backend fails, keys usually start with their full share.
+    /// Without the backend, each instance admits at most its share. So a client whose requests are spread unevenly over
+    /// the instances can be rejected before it has used its whole quota. When the backend fails, keys usually start with
+    /// their full share.
     ///
     /// A second `Memory` counts the tokens to charge to the backend after the outage. Each of the two has room for
     /// 100,000 keys per policy and takes a few kilobytes while unused.
@@ -68,8 +69,8 @@ pub enum FailureMode {
     /// - for a bucket, `rate · D` plus three bursts: one before the outage, one from the shares, and one after all
     ///   instances have returned. Without an outage it is one burst.
     /// - for a fixed window, twice the limit in each of the backend's windows: once by the backend and once by the
-    ///   shares. If an instance does not see a key again, the tokens that it has admitted alone for that key come on
-    ///   top.
+    ///   shares. If an instance gets no further request for a key, it never charges the backend for the tokens that it
+    ///   has admitted alone. The bound is then higher by these tokens.
     ///
     /// The bounds assume [`Consistency::Exact`](crate::Consistency::Exact), and that at most `instances` instances run.
     /// They also assume that each limit is at least `instances`, and each burst at least `instances` times the policy's

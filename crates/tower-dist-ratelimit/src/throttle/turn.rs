@@ -46,7 +46,8 @@ struct Turn {
     /// Declared before `charged`: a cancelled request leaves its queue before `charged` emits [`Event::Cancelled`].
     place: Option<QueuePlace>,
     charged: Charged,
-    /// The latest time at which the turn may come. A late answer of the backend can delay the turn further.
+    /// The end of the maximum wait. Waits for tokens and for earlier requests end here at the latest. A late answer of
+    /// the backend can delay the turn beyond it.
     end: Instant,
 }
 
