@@ -24,9 +24,10 @@ use crate::{
 /// # Errors
 ///
 /// A check can fail because of the backend if the failure mode is [`FailureMode::Closed`](crate::FailureMode::Closed).
-/// It fails if the [quota](Self::with_quota) of the limiter is invalid. [`charge`](Self::charge),
-/// [`refund`](Self::refund) and [`reset`](Self::reset) fail if the backend fails or times out. With
-/// [`Memory`](crate::backend::Memory), an invalid quota is the only cause of an error.
+/// It fails if the [quota](Self::with_quota) of the limiter is invalid, or if a policy of a limiter with such a quota
+/// has no [dynamic quotas](Policy::dynamic_quotas). [`charge`](Self::charge), [`refund`](Self::refund) and
+/// [`reset`](Self::reset) fail if the backend fails or times out. With [`Memory`](crate::backend::Memory), these wrong
+/// quotas are the only cause of an error.
 ///
 /// # Cancel safety
 ///

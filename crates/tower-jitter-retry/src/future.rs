@@ -82,8 +82,9 @@ where
                             // own timer for the same instant. The call records the failure on its budget and handles
                             // the timeout.
                             Poll::Ready(elapsed) => {
-                                // If this layer never retries, it does not mark the timeout as given up. Then a
-                                // layer above may also handle the failure.
+                                // A layer that can retry marks the timeout, so that no layer above retries it. A
+                                // layer that never retries sets no mark, so a layer above may retry the call and
+                                // record its failure.
                                 let is_passed_on = !this.call.settings.can_retry;
                                 this.call.record_failure(verdict, &outcome, is_passed_on);
                                 this.call.after_timeout(elapsed, this.limit.answer(elapsed))

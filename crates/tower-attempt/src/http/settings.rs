@@ -19,7 +19,7 @@ type BackoffRule<C> = Arc<dyn Fn(u32, OutcomeView<'_, C>) -> Option<Duration> + 
 /// The settings of [`Http`](crate::Http) or [`Grpc`](crate::Grpc) that differ from the default.
 #[derive(Clone, Default)]
 pub struct ProtocolSettings<C> {
-    /// Maximum number of bytes to record of a streaming body; `None` means 64 KiB.
+    /// The number of bytes up to which a streaming body is recorded; `None` means 64 KiB.
     pub replay_limit: Option<usize>,
     /// The rule that can replace the verdict of the standard rules. It receives that verdict.
     pub classify: Option<ClassifyRule<C>>,

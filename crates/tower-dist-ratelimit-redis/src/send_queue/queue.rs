@@ -77,7 +77,7 @@ impl Queue {
         !self.is_empty() && (self.calls < FREE_CALLS || (self.calls < CALLS && self.can_follow()))
     }
 
-    /// Returns whether another call can go out although [`FREE_CALLS`] calls are in flight.
+    /// Returns whether another call can go out with [`FREE_CALLS`] calls or more, but fewer than [`CALLS`], in flight.
     fn can_follow(&self) -> bool {
         self.has_many() || self.sent.is_none_or(|sent| sent.elapsed() >= PATIENCE)
     }

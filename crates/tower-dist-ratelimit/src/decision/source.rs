@@ -15,7 +15,8 @@
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-// With 32 bits, copying a decision needs no load that spans two pending stores.
+// 32 bits wide, so that a copy of a decision never loads this field together with another one that was stored just
+// before. Such a load would have to wait for both stores.
 #[repr(u32)]
 #[non_exhaustive]
 pub enum Source {

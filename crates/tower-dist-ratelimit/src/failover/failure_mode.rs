@@ -3,8 +3,8 @@ use crate::{BuildError, build_error::ensure};
 /// The way to decide a request if the backend fails or exceeds its
 /// [timeout](crate::RateLimitLayerBuilder::backend_timeout), if a [quota look-up](crate::Policy::quota_by_async) takes
 /// longer than that, and while the circuit breaker is open. A layer over [`Memory`](crate::backend::Memory) needs the
-/// failure mode only for a late quota look-up. Unless a [consistency](crate::RateLimitLayerBuilder::consistency) is
-/// set, the mode [`Local`](Self::Local) then decides with the policies' own quotas instead of shares.
+/// failure mode only for a late quota look-up. In such a layer, the mode [`Local`](Self::Local) does not divide the
+/// quotas by the number of instances, unless a [consistency](crate::RateLimitLayerBuilder::consistency) is set.
 ///
 /// - A request waits at most the timeout for an answer of the backend. After a failure, the request is not sent again,
 ///   because a late backend may have charged it already. Only a [`Throttle`](crate::Throttle) queries the backend again
