@@ -61,8 +61,8 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// | proof that the server did not process the request: REFUSED_STREAM, GOAWAY without an error, a stale pooled connection | unprocessed | unprocessed |
 /// | no connection could be made | not sent | not sent |
 /// | a layer of this process [rejected](crate::Rejected) the request and names a wait | not sent, with the wait as the hint | the same |
-/// | a layer of this process rejected the request without a wait, as tower's `Overloaded` and `Closed` | fatal; for a hedge transient | the same |
-/// | the request's own body failed | fatal; for a hedge transient | the same |
+/// | a layer of this process rejected the request and names no wait, for example with tower's `Overloaded` or `Closed` | fatal; transient if the attempt is a hedge | the same |
+/// | the request's own body failed | fatal; transient if the attempt is a hedge | the same |
 /// | any other `Err` | transient | unsafe |
 /// | a timeout of the attempt | timeout | unsafe |
 ///

@@ -29,7 +29,7 @@ pub(crate) static X_RATELIMIT: [HeaderName; 3] = [
 /// | `q` | the quota in tokens: the limit, or the burst if the burst is larger; the places of a leaky queue count as its burst |
 /// | `w` | the seconds in which `q` tokens come back, rounded up; left out below one second |
 /// | `r` | the remaining tokens, at most `q` |
-/// | `t` | the seconds, rounded up, until no usage counts, for example until the bucket is full; for a policy that rejects the request, until the policy allows the same request; left out if the policy never can |
+/// | `t` | seconds, rounded up; if the policy allows the request: until the key has no used tokens, for example until its bucket is full; if the policy rejects the request: until it would allow the same request; left out if it never would |
 ///
 /// The example is a quota of 600 per minute with a burst of 100, so `r` is never above 100. `q / w` is about the rate
 /// that a client can sustain: 5 per second with a burst of 10 are `q=10;w=2`.

@@ -229,9 +229,9 @@ impl Policy {
     ///
     /// # Cost
     ///
-    /// In [`Memory`](crate::backend::Memory), a bucket then needs a short lock and 100 bytes per key. On Redis and
-    /// Memcached, a rejection by a bucket or queue writes the key if the key has used tokens and the request's quota
-    /// has another rate than the quota in force.
+    /// In [`Memory`](crate::backend::Memory), a bucket or queue then needs a short lock and 100 bytes per key. On Redis
+    /// and Memcached, a bucket or queue stores a quota with each key that has used tokens. If it rejects a request whose
+    /// quota has another rate than the stored one, it writes the key.
     pub fn dynamic_quotas(mut self) -> Self {
         self.backend.dynamic_quotas = true;
         self.store = any_store;

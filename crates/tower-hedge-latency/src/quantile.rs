@@ -116,7 +116,8 @@ fn reach(
         left = left.saturating_sub(ended);
         let longer = left.saturating_sub(cut_off);
         if cut_off > 0 && longer > 0 {
-            // Rounded up. Otherwise `below` could stay slightly under the `rank` of the longest call.
+            // Rounded up. Otherwise, if the quantile is the longest call, `below` could stay slightly under `rank`, and
+            // the result would be `None`.
             weight = (weight * u128::from(left)).div_ceil(u128::from(longer));
         }
         left = longer;

@@ -281,8 +281,9 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
     /// Returns the reader that continues with the body after the limit is exceeded: the oldest reader whose attempt
     /// has not ended.
     ///
-    /// If all attempts have ended, their clients read only to keep their connections. The result is then `None` if a
-    /// later attempt may need the body, and otherwise the oldest reader.
+    /// If all attempts have ended, HTTP clients may still read the body, only to keep their connections usable. While a
+    /// further attempt may join, the result is then `None`, which interrupts all readers. Otherwise it is the oldest
+    /// reader.
     fn winner(&self) -> Option<ReaderId> {
         let oldest = self.readers.iter().next().filter(|_| !self.saved);
         self.readers

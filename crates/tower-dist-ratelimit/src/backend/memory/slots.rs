@@ -166,7 +166,7 @@ impl Slots {
             let (slot, seen) = self.victim(key);
             let owner = slot.key.load(Acquire);
             // The old key is removed before the value changes. So a thread that reads the new value finds the old key
-            // removed, and never charges the slot of another key.
+            // removed, and charges nothing. `keeps_slot` handles a thread that has read an equal old value.
             slot.key.store(Fingerprint::RESERVED, Release);
             if slot
                 .value
