@@ -72,8 +72,8 @@ impl Adjusted {
 
     /// Returns the state in the units of `bucket`, which belongs to `quota`. `latest` is not before the last write.
     ///
-    /// A converted state is at least the clock's units at `latest`, even if no tokens are used. Otherwise a request
-    /// whose clock is behind could take tokens that become free only at `latest`.
+    /// A converted state is at least the clock's units at `latest`, even if all used tokens have drained by then.
+    /// Otherwise a request whose clock is behind `latest` could take tokens that drain only by `latest`.
     fn state(&self, words: &[u64], bucket: &Bucket, quota: Quota, latest: Now) -> u64 {
         let Some(used) = Used::read(words) else {
             return 0;

@@ -21,7 +21,8 @@ impl<'a> ResponseHead<'a> {
         self.status
     }
 
-    /// The headers. They include `grpc-status` if a gRPC service returned an error in place of a response.
+    /// The headers. They include `grpc-status` if a gRPC service failed before its first message (a Trailers-Only
+    /// response).
     #[must_use]
     pub fn headers(&self) -> &'a HeaderMap {
         self.headers

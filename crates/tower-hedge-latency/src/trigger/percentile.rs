@@ -25,8 +25,9 @@ pub(crate) struct Percentile {
     pub(crate) max_delay: Option<Duration>,
     pub(crate) initial_delay: Option<Duration>,
     pub(crate) window: Option<Duration>,
-    /// Whether the builder was given a key. The key itself is in the protocol. A built layer has `false` here, because
-    /// a handle's `retune` applies the settings of a built layer, but never its key.
+    /// Whether the builder was given a key. The key itself is in the protocol. `false` in a built layer: a handle's
+    /// `retune` checks the settings of another built layer but never applies its key, so the key must not fail the
+    /// check.
     pub(crate) has_key: bool,
 }
 
