@@ -41,8 +41,8 @@ pub enum Consistency {
     /// have leases at a time. Refills usually run in the background before the tokens run out, one at a time per key. A
     /// refill tops the leased tokens up to about three quarters of the tokens that this instance needs in a lease time.
     /// The refill leases at most the larger of two numbers: a quarter of the tokens that the backend last reported as
-    /// remaining, and the cost of 16 requests, of which at most a quarter of the burst counts. If a request waits for
-    /// the refill, the refill also pays the request's cost.
+    /// remaining, and the cost of 16 requests. The second number is at most a quarter of the burst. If a request waits
+    /// for the refill, the refill also pays the request's cost.
     ///
     /// The backend decides exactly on requests for other keys, and on a [leaky queue](crate::Policy::leaky_queue).
     /// Outside of a tokio runtime there are no refills.

@@ -296,7 +296,10 @@ impl Backend for Leasing {
     }
 
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
-        let claim = charges.first().and_then(|charge| self.claim(charge));
+        let claim = match charges {
+            [charge] => self.claim(charge),
+            _ => None,
+        };
         let (Some(claim), [charge], [decision]) = (claim, charges, &mut *out) else {
             for charge in charges {
                 self.charged_outside(charge, charge.cost);

@@ -3,10 +3,7 @@ use std::task::{Context, Poll};
 use tower_service::Service;
 
 use super::{CallFuture, CallLimit, LimitError, future::CallState};
-use crate::{
-    key::KeySink,
-    limits::{Applies, Check},
-};
+use crate::{key::KeySink, limits::Check};
 
 impl<S, Req> Service<Req> for CallLimit<S, Req>
 where
@@ -34,13 +31,12 @@ where
                 let mut check = Check::default();
                 let outcome = match fast {
                     Ok(decision) => check.decided(sink, asked, decision),
-                    Err(Some(applies)) => {
-                        let mut applies = Some(applies);
-                        let known =
-                            |_: &_, _: &mut _, _: &mut _| applies.take().unwrap_or(Applies::Yes);
-                        calls.limits.decide(&mut check, known)
+                    Err(mut known) => {
+                        let mut apply = calls.apply(&request);
+                        calls.limits.decide(&mut check, |rule, sink, asked| {
+                            known.take().unwrap_or_else(|| apply(rule, sink, asked))
+                        })
                     }
-                    Err(None) => calls.limits.decide(&mut check, calls.apply(&request)),
                 };
                 self.handle_outcome(outcome, &mut check, request)
             }

@@ -15,8 +15,8 @@
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-// 32 bits wide, so that a copy of a decision never loads this field together with another one that was stored just
-// before. Such a load would have to wait for both stores.
+// 32 bits wide, so that a copy of a decision loads this field alone. A load of two fields that were stored just before
+// would have to wait for both stores.
 #[repr(u32)]
 #[non_exhaustive]
 pub enum Source {

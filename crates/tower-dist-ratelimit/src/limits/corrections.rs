@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Limits {
-    /// Changes charges by `delta` tokens. `source` is the source of the decisions on these charges: it tells whether
+    /// Changes charges by `delta` tokens. `source` is the source of the decisions on these charges: it shows whether
     /// the backend or this process's share has counted them. Each charge comes with the index of its policy. If the
     /// circuit is open, the backend is not called.
     pub(crate) fn settle(

@@ -119,43 +119,33 @@ async fn an_exact_pushback_brings_the_next_hedge_forward_and_retry_after_does_no
     }
 }
 
-/// The trigger's time is after the deadline, and the server's time is before it.
-#[tokio::test(start_paused = true)]
-async fn an_exact_pushback_counts_where_the_trigger_is_after_the_deadline() {
-    let hint = Hint::Exactly(ms(2));
-    let layer = HedgeLayer::builder().delays([ms(10), ms(100)]);
-    let (mut call, mut handle) = call!(layer.classify_with(Until(Hinted(hint), ms(50))));
-    assert_pending!(call.poll());
-    let primary = next(&mut handle).await;
-    advance(ms(10)).await;
-    assert_pending!(call.poll());
-    let _first = next(&mut handle).await;
-    primary.send_error("busy");
-    assert_pending!(call.poll());
-    advance(ms(2)).await;
-    assert_pending!(call.poll());
-    let _second = next(&mut handle).await;
-}
-
 /// The second hedge is due at 100 ms. The demanded wait ends at 12 ms, and the deadline is at 50 ms.
 #[tokio::test(start_paused = true)]
-async fn a_demanded_minimum_wait_brings_no_hedge_forward_that_is_due_after_the_deadline() {
-    let hint = Hint::AtLeast(ms(2));
-    let layer = HedgeLayer::builder().delays([ms(10), ms(100)]);
-    let (mut call, mut handle) = call!(layer.classify_with(Until(Hinted(hint), ms(50))));
-    assert_pending!(call.poll());
-    let primary = next(&mut handle).await;
-    advance(ms(10)).await;
-    assert_pending!(call.poll());
-    let first = next(&mut handle).await;
-    primary.send_error("busy");
-    for _ in 0..39 {
+async fn only_an_exact_pushback_brings_a_hedge_forward_that_is_due_after_the_deadline() {
+    for (hint, hedges) in [(Hint::Exactly(ms(2)), 1), (Hint::AtLeast(ms(2)), 0)] {
+        let layer = HedgeLayer::builder().delays([ms(10), ms(100)]);
+        let (mut call, mut handle) = call!(layer.classify_with(Until(Hinted(hint), ms(50))));
+        assert_pending!(call.poll());
+        let primary = next(&mut handle).await;
+        advance(ms(10)).await;
+        assert_pending!(call.poll());
+        let first = next(&mut handle).await;
+        primary.send_error("busy");
         assert_pending!(call.poll());
         assert_no_request(&mut handle);
-        advance(ms(1)).await;
+        advance(ms(2)).await;
+        for _ in 0..hedges {
+            assert_pending!(call.poll());
+            std::mem::forget(next(&mut handle).await);
+        }
+        for _ in 12..49 {
+            assert_pending!(call.poll());
+            assert_no_request(&mut handle);
+            advance(ms(1)).await;
+        }
+        first.send_response(7);
+        assert_eq!(assert_ready_ok!(call.poll()), 7);
     }
-    first.send_response(7);
-    assert_eq!(assert_ready_ok!(call.poll()), 7);
 }
 
 /// Two servers demand different waits, and the later end counts.
