@@ -120,10 +120,10 @@ use crate::{
 /// circuit breaker and between attempts to connect are random.
 ///
 /// The primary's clock measures time. When this clock jumps back, a key that was written before the jump continues from
-/// its state at that write. So the jump admits no additional requests. A bucket or window without free tokens recovers
-/// no later than one whose tokens were all taken right after the jump. The first decision on such a key may rewrite the
-/// key, even if the decision is a rejection. When the clock jumps forward, buckets drain and windows end early, because
-/// the jump looks like passed time.
+/// its state at that write. So the jump admits no additional requests. A key without free tokens recovers no later than
+/// one whose tokens were all taken right after the jump; under a fixed or sliding window, at most one window later than
+/// that. The first decision on such a key may rewrite the key, even if the decision is a rejection. When the clock jumps
+/// forward, buckets drain and windows end early, because the jump looks like passed time.
 ///
 /// # Cluster
 ///

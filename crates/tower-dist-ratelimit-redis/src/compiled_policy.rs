@@ -117,9 +117,11 @@ fn part(policy: &Policy) -> Result<ScriptPart, BuildError> {
             };
             let version = if staggered { "p1" } else { "f1" };
             let fresh = format!("now + $WINDOW - (now + {offset}) % $WINDOW");
-            window(policy, version, &fresh, "fresh - 1")
+            window(policy, version, &fresh, "fresh - 1", "fresh + $WINDOW")
         }
-        Algorithm::FixedWindowFromFirstRequest => window(policy, "h1", "now + $WINDOW", "now"),
+        Algorithm::FixedWindowFromFirstRequest => {
+            window(policy, "h1", "now + $WINDOW", "now", "fresh")
+        }
         Algorithm::SlidingWindow => sliding(policy, "t1", 1, false),
         Algorithm::SlidingWindowBuckets { count } => {
             sliding(policy, &format!("s{count}"), count, false)
@@ -181,16 +183,19 @@ const QUOTA_OF_TOKENS: &str =
     "\n  local adopt\n  local function quota(text) LIMIT = tonumber(text) or $LIMIT end\n";
 const FIXED_QUOTA: &str = "\n  local quota, adopt\n";
 
-/// Returns the script part of a fixed window. `fresh` and `after` are Lua expressions of times. A request without a
-/// stored window gets a window that ends at `fresh`. A stored window is used if it ends later than `after`.
+/// Returns the script part of a fixed window. `fresh`, `after` and `latest` are Lua expressions of times. A request
+/// without a stored window gets a window that ends at `fresh`. A stored window is used if it ends later than `after`. If
+/// it ends later than `latest`, because the clock has jumped back, it moves to end there.
 fn window(
     policy: &Policy,
     version: &str,
     fresh: &str,
     after: &str,
+    latest: &str,
 ) -> Result<ScriptPart, BuildError> {
     let lua = [source::WINDOW, source::COUNTER].concat();
     let lua = lua.replace("$FRESH", fresh).replace("$AFTER", after);
+    let lua = lua.replace("$LATEST", latest);
     counter(policy, version, &lua)
 }
 

@@ -17,9 +17,16 @@
     local newest = n == N + 1 and time_of(counts[-1])
     if not newest then return state end
     newest = floor(newest / LENGTH)
-    -- After the clock has jumped back, the newest sub-window becomes the present one.
-    if newest > number then touch(state) end
-    local older = max(number - newest, 0)
+    -- If the clock has jumped back to a time before the newest sub-window, that sub-window stays the newest. After a
+    -- longer jump, it becomes the one after the present, so that the key recovers.
+    if newest > number + 1 then
+      touch(state)
+      newest = number + 1
+    end
+    if newest > number then
+      state.number, state.passed = newest, now - newest * LENGTH
+    end
+    local older = state.number - newest
     for age = older, N do state[age] = counts[age - older] end
     return state
   end
@@ -31,9 +38,9 @@
   end
 
   -- Returns how many of the `count` tokens of a partly covered sub-window still count, rounded up. `passed` is the time
-  -- since the present sub-window began, in microseconds.
+  -- since the newest sub-window began, in microseconds: negative if the clock has jumped back to before its beginning.
   local function share(count, passed)
-    if $WHOLE or count == 0 then return count end
+    if $WHOLE or count == 0 or passed <= 0 then return count end
     local part, rest = muldiv(count, LENGTH - passed, LENGTH)
     return rest > 0 and part + 1 or part
   end

@@ -1,7 +1,7 @@
   local LIMIT = $LIMIT
 
-  -- Returns the stored window, or a new window if that one has ended. If the clock has jumped back to a time before the stored
-  -- window, the count moves to the present window.
+  -- Returns the stored window, or a new window if that one has ended. If the clock has jumped back, the stored window
+  -- moves so far back that it ends at $LATEST or earlier, and the key recovers.
   local function open(key)
     local fresh = $FRESH
     local state = { policy = false, touched = false, key = key, ends = fresh, count = 0, fresh = fresh }
@@ -10,8 +10,8 @@
       local at, n = match(text, '^(%d+) (%d+)$')
       at, n = time_of(at), tonumber(n)
       if at and at > $AFTER and n > 0 and n <= $MAX_COUNT then
-        state.ends, state.count = min(at, fresh), n
-        if at > fresh then touch(state) end
+        state.ends, state.count = min(at, $LATEST), n
+        if at > $LATEST then touch(state) end
       end
     end
     return state

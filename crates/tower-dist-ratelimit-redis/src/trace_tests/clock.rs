@@ -4,8 +4,9 @@ use tower_dist_ratelimit::{Algorithm, Decision, Quota};
 
 /// The time at which a key is charged in Rust, in microseconds. It is the server's time until that jumps back.
 ///
-/// After a jump to a time before the last write of a key, the scripts treat the key as written now, or in the present
-/// window. For the algorithms in Rust that is a later time.
+/// After a jump to a time before the last write of a key, the scripts treat the key as written now. With fixed and
+/// sliding windows, they treat it as written in the window after the present one, if it was written later than that. For
+/// the algorithms in Rust, the server's time then is a later time.
 pub(super) struct Clock {
     algorithm: Algorithm,
     window: u64,
@@ -43,7 +44,7 @@ impl Clock {
             | Algorithm::SlidingWindowBuckets { .. }
             | Algorithm::SlidingWindowStrict { .. } => {
                 let number = |time| (time + self.phase) / self.window;
-                number(written).saturating_sub(number(time)) * self.window
+                number(written).saturating_sub(number(time) + 1) * self.window
             }
             _ => written.saturating_sub(time),
         });
@@ -58,7 +59,8 @@ impl Clock {
             Algorithm::FixedWindowFromFirstRequest => {
                 time + micros(decision.reset_after) - self.window
             }
-            _ => time,
+            // Before the newest window begins, charges count in it.
+            _ => self.written.unwrap_or(0).max(time),
         });
     }
 }
