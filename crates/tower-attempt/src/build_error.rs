@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 use std::{error, fmt};
 
-/// The error of a builder or a handle: a setting that is out of its range or contradicts another setting.
+/// The error for a setting that is out of its range or contradicts another setting.
 ///
 /// The text names the setting, its value, and the condition that the value must meet.
 ///

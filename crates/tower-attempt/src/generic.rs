@@ -10,10 +10,9 @@ use crate::{
 /// The protocol of services whose requests are `Clone`. A rule of type `C` classifies the outcomes, and `K` names the
 /// class of a request for a hedge layer.
 ///
-/// If the error of an attempt contains a [rejection](Rejected::find), the request was not sent. If the rule would retry
-/// this error, the delay of the retry is at least the longer of the waits that the rejection and the rule's verdict
-/// name. If neither names a wait, the verdict is fatal. For a hedge it is transient instead, so that the other attempts
-/// can still win.
+/// The error of an attempt may contain a [rejection](Rejected::find). If the rule would retry this error, the waits
+/// that the rejection and the rule's verdict name are minimum delays of the retry. If neither names a wait, the verdict
+/// is fatal. For a hedge it is transient instead, so that the other attempts can still win.
 ///
 /// # Default
 ///

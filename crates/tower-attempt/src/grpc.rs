@@ -127,7 +127,7 @@ impl Dialect for Grpc {
     }
 
     fn mark<Req: HttpRequest>(context: &HttpContext, previous: u32, request: &mut Req) {
-        // If the header map has no room for a field, the request is sent without this field.
+        // If the header map has no room, an insert changes nothing, and the request is sent all the same.
         let fields = request.headers_mut();
         if previous > 0 {
             let _ = fields.try_insert(PREVIOUS_ATTEMPTS, HeaderValue::from(previous));

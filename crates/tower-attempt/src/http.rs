@@ -101,15 +101,15 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// a [registered](crate::WrapsError::register) type, and among the sources of a boxed or recognised error.
 ///
 /// An unknown error proves nothing: it counts as "any other `Err`", and only an idempotent request is resent. So
-/// without the client's feature, a POST that failed on a stale pooled connection is not resent.
+/// without the client's feature, a request that failed on a stale pooled connection is resent only if it is idempotent.
 ///
 /// # Redirects
 ///
 /// The layer assumes that an outcome belongs to the request that it sent. A client that follows redirects breaks this
 /// assumption, because it sends further requests. reqwest's client does so by default, and its errors do not say which
 /// request failed. So none of its errors is proof, unless the layer is built `without_redirects`. A 429 of reqwest
-/// makes a resend safe only if the request was not redirected. Put the retry layer below any other service that sends
-/// requests of its own.
+/// makes a resend safe only if the response came from the URL of the request. Put the retry layer below any other
+/// service that sends requests of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Http(Option<Arc<ProtocolSettings<()>>>);
 
@@ -145,8 +145,7 @@ impl Dialect for Http {
         let Some(generate) = generate else { return };
         let method = request.method();
         if !method.is_idempotent() && method != Method::CONNECT && !has_key(request.headers()) {
-            // If the header map has no room for the key, the request is sent without a key and does not become
-            // idempotent.
+            // If the header map has no room for the key, the request is sent without the generated key.
             let _ = request
                 .headers_mut()
                 .try_insert(IDEMPOTENCY_KEY, generate());
@@ -224,7 +223,7 @@ impl Dialect for Http {
     fn hint<Res: HttpResponse>(response: &Res) -> Option<Hint> {
         let fields = response.headers();
         let wait = match (retry_after::parse(fields), response.status()) {
-            // With any other status, `RateLimit` does not ask the client to wait.
+            // Only with a 429, `RateLimit` replaces a missing or malformed `Retry-After`.
             (None, StatusCode::TOO_MANY_REQUESTS) => ratelimit::parse(fields),
             (wait, _) => wait,
         };

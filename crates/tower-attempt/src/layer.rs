@@ -23,9 +23,8 @@ pub enum Mode {
     ///
     /// A retry layer counts at most one retry per call. It usually takes a token from its budget for this retry, so
     /// give the layer a budget of its own. A retry layer's time limits hold. A hedge layer checks neither its budget
-    /// nor the
-    /// readiness of the service. It keeps learning latencies. It does not count the hedges that only `hedge_on_failure`
-    /// would send.
+    /// nor the readiness of the service. It keeps learning latencies. It does not count the hedges that only
+    /// `hedge_on_failure` would send.
     Shadow,
     /// Sends no extra attempt, does not copy or change a request, and learns nothing.
     ///

@@ -8,9 +8,10 @@ use crate::Deadline;
 /// never changes the budget or the layer's
 /// [`Mode`](https://docs.rs/tower-jitter-retry/latest/tower_jitter_retry/enum.Mode.html).
 ///
-/// The override applies to every retry layer that the request passes, because copies for further attempts carry the
-/// same extensions. Over HTTP and gRPC, the retry layers of one task together send at most `max_attempts` attempts.
-/// Hedges and their retries come on top. A layer in another task, such as behind tower's `Buffer`, can add attempts.
+/// The override applies to every HTTP or gRPC retry layer that the request passes, because copies for further attempts
+/// carry the same extensions. Over HTTP and gRPC, the retry layers of one task together send at most `max_attempts`
+/// attempts. Hedges and their retries come on top. A layer in another task, such as a task that a service spawns for
+/// each call, can add attempts.
 ///
 /// `reqwest::Request` keeps its extensions private, so an override cannot reach a layer over reqwest's own requests.
 /// Requests of other services have no extensions: there a rule chooses the override
@@ -103,8 +104,8 @@ impl RetryOverride {
 /// hedged. It changes neither the budget nor the layer's
 /// [`Mode`](https://docs.rs/tower-hedge-latency/latest/tower_hedge_latency/enum.Mode.html).
 ///
-/// The override applies to every hedge layer that the request passes. In a hedge layer below a retry layer, it applies
-/// to each attempt of the retry layer. An HTTP or gRPC hedge is never hedged again.
+/// The override applies to every HTTP or gRPC hedge layer that the request passes. In a hedge layer below a retry
+/// layer, it applies to each attempt of the retry layer. An HTTP or gRPC hedge layer does not hedge a hedge.
 ///
 /// `reqwest::Request` keeps its extensions private, so an override cannot reach a layer over reqwest's own requests.
 /// Requests of other services have no extensions: there a rule chooses the override

@@ -161,10 +161,10 @@ pub trait Outcomes<Req, Res, E>: Requests<Req> {
         false
     }
 
-    /// Marks this failure, if the protocol has a place for a mark, so that layers above do not retry it.
-    /// `budget` is the budget on which the calling layer records failures.
+    /// Marks this failure, if that is necessary and possible, so that layers above do not retry it. `budget` is the
+    /// budget on which the calling layer records failures.
     fn give_up(&self, _context: &Self::Context, _outcome: &mut Result<Res, E>, _budget: &Budget) {}
 
-    /// Attaches `info` to a response in its extensions, if the protocol is HTTP or gRPC.
+    /// Inserts `info` into the extensions of a response, if the protocol is HTTP or gRPC.
     fn attach<T: Clone + Send + Sync + 'static>(&self, _outcome: &mut Result<Res, E>, _info: T) {}
 }

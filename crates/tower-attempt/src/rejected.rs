@@ -54,8 +54,8 @@ pub struct Rejected {
 }
 
 impl Rejected {
-    /// A rejection after which the layer may accept the request when `retry_after` has passed. `None` means that the
-    /// layer does not know the time, or never accepts the request.
+    /// A rejection by a layer that may accept the request once `retry_after` has passed. `None` means that the layer
+    /// does not know the time, or never accepts the request.
     #[must_use]
     pub const fn new(retry_after: Option<Duration>) -> Self {
         Self { retry_after }

@@ -20,7 +20,7 @@ use crate::{
 ///
 /// Memcached runs no scripts, but it can add to counters, and its compare-and-swap replaces a value only if nobody has
 /// changed the value. Fixed windows are usually counters. All other limits are values. Concurrent requests of any
-/// number of processes do not exceed the limit of a counter or a value. The exceptions, described below, are differing
+/// number of processes do not exceed the limit of a counter or a value. Exceptions, described below, are differing
 /// clocks, evicted items, and a restart or flush of a server.
 ///
 /// ```no_run
@@ -55,20 +55,20 @@ use crate::{
 ///
 /// A charge adds tokens to the window's count: the higher of its cost and its [maximum
 /// grant](tower_dist_ratelimit::backend::Charge::up_to), but never more than the limit. If the window had too few free
-/// tokens for the cost, the request is rejected, and another round trip takes the added tokens back. So a rejected
-/// request normally leaves the count unchanged in the end. A request whose cost is zero or above the limit only reads
-/// the count, in one round trip.
+/// tokens for the cost, the request is usually rejected, and another round trip takes the added tokens back. So a
+/// rejected request normally leaves the count unchanged in the end. A request whose cost is zero or above the limit
+/// only reads the count, in one round trip.
 ///
 /// Until the tokens are taken back, another request that would fit can be rejected. An allowed charge that added more
 /// tokens than it is granted can cause such a rejection, too. The [deny
 /// cache](tower_dist_ratelimit::RateLimitLayerBuilder::deny_cache) extends such a rejection by up to a second. Such
-/// rejections occur only with requests of different costs, maximum grants above the cost, refunds, or dynamic quotas.
+/// rejections occur only with requests of different costs or limits, maximum grants above the cost, or refunds.
 ///
 /// A window that the server ends may end before the added tokens are taken back. So an attempt to take them back
-/// succeeds only if no other charge has changed the count since the count was last read. The tokens may stay charged
-/// until the window ends in these cases:
+/// succeeds only if the count has not changed since it was last read. The tokens may stay charged until the window ends
+/// in these cases:
 ///
-/// - Other charges change the count during each of 16 attempts.
+/// - The count changes during each of 16 attempts.
 /// - An attempt fails when at most 2 s of the window's length remain, counted from the charge. No further attempt is
 ///   then made, so a window of 2 s gets only one.
 /// - The connection is lost, or the server answers with an error.
@@ -78,9 +78,9 @@ use crate::{
 /// # Values
 ///
 /// See [`CasBackend`] for concurrent requests, lost races, sets with different keys, refunds, and the longest sliding
-/// window log. A charge that loses races is retried for the
-/// [answer timeout](crate::MemcachedBuilder::answer_timeout). If hundreds of processes charge one key concurrently, use
-/// a fixed window.
+/// window log. A charge that loses races is retried for at most the [answer
+/// timeout](crate::MemcachedBuilder::answer_timeout). If hundreds of processes charge one key concurrently, use a fixed
+/// window.
 ///
 /// A refund or an extra charge that finds a full queue or loses its races is retried for about 5 s, as long as the
 /// connection lasts. If it still fails, it [counts](Self::lost_corrections) as lost. A policy that is in two different
@@ -95,9 +95,9 @@ use crate::{
 ///
 /// After its end, a window that a machine's clock ends is kept for at least its own length or a minute, whichever is
 /// shorter. A process whose clock is further behind can find its window deleted. If a clock jumps back, a value admits
-/// no more than it would without the jump. A counter is then charged in an earlier window, as by a machine whose clock
-/// is behind, so the bound for `s` above applies. A clock that was far ahead blocks a key only until the item expires
-/// by the server's clock.
+/// no more than it would without the jump. A counter can then be charged in an earlier window, as by a machine whose
+/// clock is behind, so the bound for `s` above applies. A clock that was far ahead blocks a key only until the item
+/// expires by the server's clock.
 ///
 /// # Keys and values
 ///
@@ -107,10 +107,10 @@ use crate::{
 /// contains spaces, a hash replaces the name. The key of a set ends in a hash that identifies the set's policies. Each
 /// new connection writes the key `prefix:probe`, which expires after 10 s.
 ///
-/// A counter takes 120 to 150 bytes on the server, a bucket 150 bytes, and a log up to 72 KiB. Every item expires,
-/// unless it has to be kept for more than 30 days and until after mid-January 2038. A request of zero cost writes
-/// nothing. A value that is no count or state of this backend counts as zero, and the next charge that takes tokens
-/// replaces it.
+/// A counter usually takes 120 to 150 bytes on the server, a bucket 150 bytes, and a log up to 72 KiB. Every item
+/// expires, unless it has to be kept for more than 30 days and until after mid-January 2038. A request of zero cost
+/// writes nothing. A value that is no count or state of this backend counts as zero, and the next charge that takes
+/// tokens replaces it.
 ///
 /// A policy that is deployed with another limit keeps its counts, even while instances with the old limit run. The
 /// counts start from zero if
@@ -125,8 +125,8 @@ use crate::{
 /// A full Memcached evicts the least recently used items. Their counts then start from zero, so more requests are
 /// admitted. A flood of new keys can cause this. Provide memory for all keys that are limited at the same time, and
 /// watch the server's `evictions`. With `-M` the server reports an error instead of evicting, and
-/// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides about new keys. If a counter is evicted and recreated
-/// between a charge and its refund, the refunded tokens are admitted once more.
+/// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. If a counter is evicted and recreated between a charge
+/// and its refund, the refunded tokens are admitted once more.
 ///
 /// # Servers
 ///
@@ -154,7 +154,7 @@ use crate::{
 /// A backend has one task and one connection per server, which end after the last clone is dropped. A correction, and a
 /// request with several keys, takes a task. At most 8,192 such tasks run for counters, and 8,192 for values.
 ///
-/// Requests to counters do not wait for each other's answers. A value has a task while charges wait for it, and
+/// Requests to counters usually do not wait for each other's answers. A value has a task while charges wait for it, and
 /// concurrent charges of a process to one value usually share a swap.
 ///
 /// A decision allocates its future, its command and a channel for the answer. A decision by a counter allocates its

@@ -40,7 +40,7 @@ impl Memcached {
     ///
     /// # Errors
     ///
-    /// See [`ConnectError`]. There is one attempt per server.
+    /// See [`ConnectError`]. A failed attempt is not repeated.
     ///
     /// # Panics
     ///
@@ -134,7 +134,7 @@ impl MemcachedBuilder {
     /// # Errors
     ///
     /// An invalid URL or prefix, a timeout of zero, an unreachable or unsuitable server, or a timeout. Unsuitable
-    /// servers are older than Memcached 1.6.10, or have no compare-and-swap.
+    /// servers are, for example, older than Memcached 1.6.10, or have no compare-and-swap.
     ///
     /// # Panics
     ///

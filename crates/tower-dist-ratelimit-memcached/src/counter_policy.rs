@@ -18,8 +18,8 @@ use super::{
 /// yet taken back. The server's counters wrap at 2⁶⁴.
 pub(super) const MOST: u64 = 1 << 48;
 
-/// Exclusive upper bound of the length of a window that begins with the first request. The time to live of a window's
-/// item is a second longer than the window. The server reads a time to live above 30 days as a date.
+/// Exclusive upper bound of the length of a counter's window that begins with the first request. The time to live of
+/// such a window's item is a second longer than the window. The server reads a time to live above 30 days as a date.
 const LONGEST_FROM_FIRST: Duration = Duration::from_secs(30 * 86_400);
 
 /// A policy that is decided alone, and whose fixed windows are counters. Each window of a key is a Memcached item.
@@ -51,7 +51,8 @@ impl CounterPolicy {
         let (windows, letter) = match algorithm {
             Algorithm::FixedWindowFromFirstRequest => {
                 let seconds = window.as_secs();
-                // The server expires items in whole seconds, so a counter needs a window of whole seconds, at least 2.
+                // The server expires items in whole seconds, so a counter needs a window of whole seconds. For a window
+                // of 1 s, a tick of the server's clock is too coarse.
                 let fits =
                     window.subsec_nanos() == 0 && seconds >= 2 && window < LONGEST_FROM_FIRST;
                 if !fits {

@@ -28,8 +28,8 @@ use super::{
 
 /// Maximum number of retries of a charge. A charge is retried in these cases:
 ///
-/// - Another process began the window first.
-/// - The tokens that made the charge fail were then taken back, or their window ended.
+/// - Another client of the server began the window first.
+/// - Too few tokens were free for the charge, but enough after its own tokens were taken back or the window ended.
 /// - The stored value was no count of this policy.
 const TRIES: u32 = 4;
 
@@ -289,8 +289,7 @@ impl Operation {
                     if !present.allowed {
                         return Ok(one(present));
                     }
-                    // The tokens that were in the way have been taken back, or their window has ended. So a retry may
-                    // succeed.
+                    // Enough tokens have become free, so a retry may succeed.
                     Ok(one(decision))
                 }
             };
@@ -337,7 +336,8 @@ impl Operation {
             // If the time to live has grown since the charge, the item is a later window. Otherwise the item can be
             // either window. `ttl` is the time to live of the charged window at the charge. The time to live of a later
             // window falls to `ttl` at the earliest one window length after the charge, less a tick of the server's
-            // clock at each end. So before then, the item is the charged window.
+            // clock at each end. So before then, the item is the charged window, unless that window was deleted
+            // meanwhile.
             let ticks = Duration::from_secs(2);
             let is_same = meta.ttl.is_some_and(|now| Some(now) <= ttl)
                 && attempt
@@ -352,7 +352,7 @@ impl Operation {
         Ok(None)
     }
 
-    /// Deletes a value that is no count of this policy, unless another process has replaced the value meanwhile.
+    /// Deletes a value that is no count of this policy, unless the value has been replaced meanwhile.
     async fn delete_foreign(&self, number: Option<u64>) -> Result<(), BackendError> {
         let meta = self.read(number).await?;
         let is_foreign = count(&meta).is_none() || !self.rule.ends(meta.ttl);
@@ -389,7 +389,7 @@ impl OperationOutcome {
     }
 }
 
-/// Reads a counter. Returns `None` if the value is no count. After a decrement, the server pads the number with spaces.
+/// Reads a counter. Returns `None` without a valid count. After a decrement, the server can pad the number with spaces.
 fn count(meta: &Meta) -> Option<u64> {
     let digits = meta.value.as_ref()?.trim_ascii_end();
     number(digits).filter(|&count| count <= LARGEST)

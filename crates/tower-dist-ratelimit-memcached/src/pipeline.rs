@@ -98,7 +98,7 @@ impl Pipeline {
                 return None;
             }
             // While the timer is set, it moves only to an earlier time. It mostly fires for a command that was answered
-            // long ago, and is then set for the oldest command in flight.
+            // long ago, and is then set for the oldest command in flight, if any.
             if let Some(next) = self.next_due()
                 && due.is_none_or(|due| next < due)
             {
@@ -134,8 +134,8 @@ impl Pipeline {
                     for queued in arrived.drain(..) {
                         self.send(queued, now);
                     }
-                    // The first request wakes this task before the tasks of other requests run. Yield to them once, so
-                    // that their commands go out in the same write.
+                    // The first request can wake this task before the tasks of other requests run. Yield to them once,
+                    // so that their commands can go out in the same write.
                     if !std::mem::replace(&mut gathered, true) {
                         yield_now().await;
                     }
@@ -155,7 +155,8 @@ impl Pipeline {
         self.sent.len() < MOST_SENT && self.out.len() < FULL
     }
 
-    /// Writes a command to the buffer, unless its caller has dropped it: such a request must not be charged.
+    /// Writes a command to the buffer. If the caller of the command has left, the command is not written, so it charges
+    /// nothing.
     fn send(&mut self, queued: QueuedCommand, now: Instant) {
         let has_left = |caller: Caller| caller.strong_count() == 0;
         if queued.answer.is_closed() || queued.caller.is_some_and(has_left) {
@@ -178,7 +179,7 @@ impl Pipeline {
             };
             let answer = match reply {
                 Reply::Meta(meta) if meta.opaque == Some(sent.opaque) => Ok(meta),
-                // The next two errors concern only this command, so the connection stays usable.
+                // The next two errors normally concern only this command, so the connection is kept.
                 Reply::Error(error) if error.starts_with(NO_NUMBER) => {
                     Ok(Meta::new(Code::NoNumber))
                 }

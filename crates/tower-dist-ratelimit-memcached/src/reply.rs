@@ -170,8 +170,7 @@ fn header(line: &[u8]) -> Result<(Reply, Option<u64>), String> {
             (b't', token) => {
                 meta.ttl = Some(i64::try_from(number(token)?).unwrap_or(i64::MAX));
             }
-            // The server adds other flags on request, or for stale items. This crate requests none and makes no stale
-            // items.
+            // This crate requests no other flags, so it ignores them.
             _ => {}
         }
     }

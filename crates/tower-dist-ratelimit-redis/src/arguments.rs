@@ -11,8 +11,8 @@ use super::{
 /// The arguments of a call to a script: for each row, a key and an ask per policy. A row is one request, or a run of
 /// equal requests. An *ask* is the text of a row's requests to one key, see [`KeyArgs`](super::call::KeyArgs).
 ///
-/// If there are several rows and all have the same keys, the keys are sent once. Otherwise, if all asks are the same,
-/// one ask is sent.
+/// If there are several rows and all have the same keys in the same order, the keys are sent once. Otherwise, if all
+/// asks are the same, one ask is sent.
 pub(super) struct Arguments<'a> {
     rows: &'a [Row],
     one_row: bool,

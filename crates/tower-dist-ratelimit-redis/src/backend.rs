@@ -52,41 +52,43 @@ use crate::{
 ///
 /// A key on the server is `prefix:version:{hash}:policy`. The hash is 128 bits of the BLAKE3 hash of the caller's key.
 /// So all keys of a policy have the same length, every machine computes the same key, and only a guess of the caller's
-/// key reveals the client. A key expires a few milliseconds after its last used token is available again. The key of a
-/// [colocated](Policy::colocate) policy is `prefix:version:{place}:policy:hash`, where `place` is the hash of the
-/// colocation's name.
+/// key reveals the client. A key normally expires a few milliseconds after its last used token is available again. The
+/// key of a [colocated](Policy::colocate) policy is `prefix:version:{place}:policy:hash`, where `place` is the hash of
+/// the colocation's name.
 ///
-/// A rejected request writes only a changed dynamic quota, and a request of zero cost writes nothing, except after a
-/// backward jump of the clock (see below). An invalid value, or a value of another type, counts as unused, and the next
+/// Except after a backward jump of the clock (see below), a request of zero cost writes nothing, and a rejected request
+/// writes only a changed dynamic quota. If one of several slots of a Cluster rejects a request, the other slots can
+/// also write a charge and its refund. An invalid value, or a value of another type, counts as unused, and the next
 /// charge that takes tokens replaces it.
 ///
-/// A bucket, queue or window is a string of 18 to 50 characters, or up to 67 with dynamic quotas. Each sub-window adds
-/// at least 2 characters. A sliding window log is a list of about ten bytes per token. A correction can charge more
-/// than the limit, which leaves a debt. A log counts at most 20,000 tokens, debts included. If the burst of a bucket or
-/// queue has at most 2⁴² parts of a token (see Errors), the bucket or queue can count at least 1,024 bursts, debts
-/// included.
+/// A bucket, queue or window is a string of at most 50 characters, or 67 with dynamic quotas. Each sub-window after the
+/// first adds 2 to 15 characters. A sliding window log is a list of about ten bytes per token. A correction can charge
+/// more than the limit, which leaves a debt. A log counts at most 20,000 tokens, debts included. If the burst of a
+/// bucket or queue has at most 2⁴² parts of a token (see Errors), the bucket or queue can count at least 1,024 bursts,
+/// debts included.
 ///
 /// A policy that is deployed with another quota keeps its count. A bucket or queue without dynamic quotas instead keeps
 /// the time until it has drained, so its used tokens change in proportion to its rate. While instances with the old and
-/// the new quota run, all of them together admit at most the sum of both quotas. The count starts from zero in these
-/// cases:
+/// the new quota run, all of them together admit at most the sum of both quotas. An exception is a sliding window log
+/// whose window changes. The count starts from zero in these cases:
 ///
 /// - a fixed or sliding window gets another length or number of sub-windows;
 /// - the policy gets another name, algorithm or [colocation](Policy::colocate);
 /// - a bucket or queue gets or loses [dynamic quotas](Policy::dynamic_quotas).
 ///
-/// Lua's numbers are exact up to 2⁵³, and the server's clock counts microseconds. The bounds under Errors follow from
-/// this. A [dynamic quota](Policy::dynamic_quotas) outside of these bounds is replaced by the nearest one within them.
+/// Lua's numbers are exact up to 2⁵³, and the server's clock counts microseconds. Several of the bounds under Errors
+/// follow from this. A [dynamic quota](Policy::dynamic_quotas) outside of these bounds is replaced by the nearest one
+/// within them.
 ///
 /// # Failures
 ///
 /// While there is no connection, every decision fails immediately. The backend reconnects with exponential backoff from
 /// 50 ms to 1 s, with full jitter. While fewer than five attempts hang, a hanging attempt delays the next one by 1 s at
-/// most. The backend replaces a connection in these cases:
+/// most. If the backend opened the connection, it replaces the connection in these cases:
 ///
 /// - the connection is closed, or an answer violates Redis's protocol;
 /// - two consecutive calls get no answer [in time](crate::RedisBuilder::answer_timeout);
-/// - the server has become a replica;
+/// - the server rejects a write because it has become a replica;
 /// - the server rejects writes because it lost its replicas (`min-replicas-to-write`): a replica may have been
 ///   promoted.
 ///
@@ -95,9 +97,9 @@ use crate::{
 /// evicted keys. A server that is full and evicts nothing answers with errors instead.
 ///
 /// Requests never wait for a reconnect. They wait at most for their timeout, and then
-/// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. The table shows faults that last one second, with one
-/// request per millisecond and a timeout of 50 ms. In the rows in which only the backend decides, the timeout is
-/// longer.
+/// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. The table shows faults under a load of one request per
+/// millisecond, with a timeout of 50 ms. Most of the faults last one second. In the rows in which only the backend
+/// decides, the timeout is longer.
 ///
 /// | fault of the server | decisions during the fault | p99 latency | longest latency | backend decides again after |
 /// |---|---|---|---|---|
@@ -116,14 +118,15 @@ use crate::{
 /// | a primary under sentinels killed | this process | 0.5 ms | 1.3 ms | 1.9 s after the election |
 ///
 /// Each number is the maximum of three runs of a debug build on two idle cores, where timers were up to 6 ms late.
-/// `tests/tests/redis/under_load.rs` prints the table. The last column varies by up to 3 s, because the pauses of the
-/// circuit breaker and between attempts to connect are random.
+/// `tests/tests/redis/under_load.rs` names the command that prints the table. The last column varies by up to 3 s,
+/// because the pauses of the circuit breaker and between attempts to connect are random.
 ///
 /// The primary's clock measures time. When this clock jumps back, a key that was written before the jump continues from
-/// its state at that write. So the jump admits no additional requests. A key without free tokens recovers no later than
-/// one whose tokens were all taken right after the jump; under a fixed or sliding window, at most one window later than
-/// that. The first decision on such a key may rewrite the key, even if the decision is a rejection. When the clock jumps
-/// forward, buckets drain and windows end early, because the jump looks like passed time.
+/// its state at that write. So the jump admits no additional requests. A key without free tokens and without a debt
+/// recovers no later than one whose tokens were all taken right after the jump; under a fixed or sliding window, at
+/// most one window later than that. The first decision on such a key may rewrite the key, even if the decision is a
+/// rejection. When the clock jumps forward, buckets drain and windows end early, because the jump looks like passed
+/// time.
 ///
 /// # Cluster
 ///
@@ -134,27 +137,27 @@ use crate::{
 /// [`Source::Parts`](tower_dist_ratelimit::Source::Parts). Until the refund arrives, the refunded charge can cause the
 /// rejection of another request. [`Policy::colocate`] puts policies in one slot.
 ///
-/// A refund that finds a full queue or a moving slot is retried for 5 s while the connection lasts, and then
-/// [counted](Self::lost_corrections) as lost. A lost refund admits fewer requests, never more. A refund counts in the
-/// window in which it arrives. If the window of its charge has ended by then, the refund frees tokens of the later
-/// window.
+/// A refund that finds a full queue or a moving slot is retried for about 5 s while the connection lasts. If it still
+/// fails, it is [counted](Self::lost_corrections) as lost. A lost refund admits fewer requests, never more. A refund
+/// counts in the window in which it arrives. If the window of its charge has ended by then, the refund can free tokens
+/// of the later window.
 ///
 /// The backend follows moving slots and promoted replicas. While a slot moves, its keys can be on two nodes; the
 /// backend then decides on each policy of the request separately, as if the keys were in different slots. A process can
 /// start while a primary is down. Until the primary returns or a replica is promoted, the backend decides only on the
 /// keys of the other primaries.
 ///
-/// While a primary is down, the backend queries the other nodes for its successor: immediately, then after pauses that
-/// double from 200 ms to 1 s, with equal jitter. Each query goes to one random connected node, and to the next node if
-/// that one does not answer. If a Cluster hides its nodes' hosts (`cluster-preferred-endpoint-type unknown-endpoint`),
-/// the backend uses the host of the node that answered.
+/// If a request finds a primary down, the backend queries the nodes for a successor until it is connected to all
+/// primaries. The pauses between queries double from 200 ms to 1 s, with equal jitter. Each query goes to the nodes one
+/// after the other until one answers: first to the connected nodes, in random order. If a Cluster hides its nodes'
+/// hosts (`cluster-preferred-endpoint-type unknown-endpoint`), the backend uses the host of the node that answered.
 ///
 /// # Cost
 ///
-/// A backend has one connection and one task. In a Cluster it has one connection and one task per primary, and one more
-/// task. The tasks end after the last handle is dropped. A correction, and a request with keys in different slots of a
-/// Cluster, also takes a task while it runs. At most 8,192 such tasks run at a time. Each decision allocates its
-/// future.
+/// A connected backend has one connection and one task. In a Cluster it has one connection and one task per primary,
+/// and one more task. The tasks end after the last handle is dropped. A correction, and a request with keys in
+/// different slots of a Cluster, also takes a task while it runs. At most 8,192 such tasks run at a time. Each decision
+/// allocates its future.
 ///
 /// Under light load each request is sent immediately. While two calls for the same policies are in flight, further
 /// requests usually wait a few milliseconds at most, and then share a call. A call carries at most 256 requests and 32
@@ -171,9 +174,9 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Building a limiter fails if the set has more than 16 policies. It also fails for these numbers, which the backend
-/// cannot count exactly. In this list, `g` is the greatest common divisor of the limit and the window in microseconds,
-/// and a token of a bucket or queue has `window / g` parts:
+/// Building a limiter fails if the set has more than 16 policies. It also fails for the following numbers. `g` is the
+/// greatest common divisor of the limit and the window in microseconds. A token of a bucket or queue has `window / g`
+/// parts:
 ///
 /// - a burst of more than 2⁵² parts;
 /// - a limit of a bucket or queue above 2⁵² · `g`;

@@ -140,7 +140,7 @@ impl RedisBuilder {
         }
     }
 
-    /// Timeout of [`connect`](Self::connect) as a whole, and of each attempt to connect in the background. Must be
+    /// Maximum time of [`connect`](Self::connect) as a whole, and of each attempt to connect in the background. Must be
     /// above zero.
     ///
     /// # Default
@@ -165,7 +165,8 @@ impl RedisBuilder {
         self
     }
 
-    /// Root certificates, in PEM, that verify the servers of a `rediss://` URL. They replace the system's certificates.
+    /// Root certificates, in PEM, that verify the servers of a URL with `rediss`. They replace the system's
+    /// certificates.
     ///
     /// # Default
     ///

@@ -46,8 +46,8 @@ impl ScriptCall {
             .map_or(0, |(ask, policy)| policy.keys.slot(&ask.tag))
     }
 
-    /// Returns the limits of the policies that apply. If an item of `quotas` is `Some`, it replaces that policy's own
-    /// quota.
+    /// Returns the limits of the policies that apply. `quotas` has one item per such policy. `None` stands for the
+    /// policy's own quota.
     pub(super) fn limits(&self, quotas: impl Iterator<Item = Option<Quota>>) -> SmallVec<[u64; 2]> {
         let policies = self.policies().zip(quotas);
         policies
@@ -80,8 +80,8 @@ impl ScriptCall {
 /// [run](super::run).
 ///
 /// Examples: `5` is a cost, `5 20` a cost and the maximum grant, `s-3 0` a correction by -3 whose second number has no
-/// meaning, and `x2 3` a [run](super::run) of three requests of cost 2. A dynamic quota can follow. `-` means that the
-/// policy does not apply.
+/// meaning, and `x2 3` a [run](super::run) of three requests of cost 2. A dynamic quota can follow the first two
+/// numbers of a request or correction, but not a run. `-` means that the policy does not apply.
 #[derive(Clone, Debug)]
 pub(super) struct KeyArgs {
     /// The index of the policy in the script.
@@ -93,7 +93,8 @@ pub(super) struct KeyArgs {
     pub(super) text: SmallVec<[u8; 16]>,
 }
 
-/// Whether a charge acquires tokens, or corrects an earlier charge by the given number of tokens.
+/// Whether a charge acquires tokens, or is a correction by the given number of tokens. The cost of the charge is the
+/// maximum of a refund.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ChargeKind {
     Acquire,

@@ -31,7 +31,7 @@ use super::{
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum number of times that one request is sent again because its slot has moved or is moving.
+/// Maximum number of times that [`Cluster::follow`] sends one call again, because its slot has moved or is moving.
 const MOVES: u32 = 100;
 
 /// A Redis Cluster: a link to each primary, and the slots of each primary.
@@ -40,7 +40,7 @@ pub(super) struct Cluster {
     timeouts: Timeouts,
     seeds: Vec<Address>,
     map: RwLock<ClusterMap>,
-    /// Notified when the map may be out of date.
+    /// Notified when the map may be out of date, and when the `Cluster` is dropped.
     stale: Arc<Notify>,
 }
 

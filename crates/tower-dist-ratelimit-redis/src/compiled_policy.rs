@@ -68,8 +68,8 @@ impl CompiledPolicy {
         })
     }
 
-    /// Returns the limit of `quota`, or of the policy's own quota if `quota` is `None`. A limit in tokens is capped,
-    /// and is 0 if the burst is 0.
+    /// Returns the limit of `quota`, or of the policy's own quota if `quota` is `None`. If the algorithm counts tokens,
+    /// the limit is capped, and is 0 if the burst is 0.
     pub(super) fn limit(&self, quota: Option<Quota>) -> u64 {
         let quota = quota.unwrap_or(self.quota);
         match self.counts {
@@ -105,9 +105,9 @@ fn part(policy: &Policy) -> Result<ScriptPart, BuildError> {
             paced(policy, "q", source::LEAKY_QUEUE, wait)
         }
         Algorithm::FixedWindow { staggered } => {
-            // The first 16 bits of the hash of the caller's key select one of 65,536 offsets. The hash is in braces, or
-            // at the end of a colocated policy's key. A policy's name can look like a hash, so each pattern matches
-            // only at the hash's place.
+            // The first 16 bits of the hash of the caller's key select the offset of a staggered window. The hash is in
+            // braces, or at the end of a colocated policy's key. A policy's name can look like a hash, so each pattern
+            // matches only at the hash's place.
             let offset = match (staggered, policy.colocated()) {
                 (false, _) => "0",
                 (true, None) => "floor(tonumber(match(key, '{(%x%x%x%x)'), 16) / 65536 * $WINDOW)",
@@ -184,8 +184,8 @@ const QUOTA_OF_TOKENS: &str =
 const FIXED_QUOTA: &str = "\n  local quota, adopt\n";
 
 /// Returns the script part of a fixed window. `fresh`, `after` and `latest` are Lua expressions of times. A request
-/// without a stored window gets a window that ends at `fresh`. A stored window is used if it ends later than `after`. If
-/// it ends later than `latest`, because the clock has jumped back, it moves to end there.
+/// without a stored window gets a window that ends at `fresh`. A stored window is used only if it ends later than
+/// `after`. If it ends later than `latest`, because the clock has jumped back, it moves to end there.
 fn window(
     policy: &Policy,
     version: &str,

@@ -48,7 +48,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> CommandSender for C {
 }
 
 /// A connection and its driver, which moves the bytes. The driver has to be polled, and ends with the connection. A
-/// connection that the user opened brings its own driver, so the driver here never ends.
+/// connection that the user opened brings its own driver, so `driver` is then a future that never ends.
 pub(super) struct Connection {
     pub(super) commands: Arc<dyn CommandSender>,
     pub(super) driver: BoxFuture<'static, ()>,

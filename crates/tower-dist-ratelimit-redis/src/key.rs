@@ -50,7 +50,7 @@ impl PolicyKeys {
     }
 }
 
-/// Returns the slot of keys with this tag: its CRC-16 (XMODEM), modulo the number of slots.
+/// Returns the slot of the keys that have this tag in braces: the tag's CRC-16 (XMODEM), modulo the number of slots.
 fn slot(tag: &Tag) -> u16 {
     let crc = tag.iter().fold(0_u16, |crc, byte| {
         (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| match crc & 0x8000 {

@@ -171,7 +171,7 @@ impl Supervisor {
 }
 
 impl Drop for Supervisor {
-    /// Fails all requests. If handles remain at this point, the task has ended because its runtime ended.
+    /// Fails all requests. If handles remain at this point, usually the task's runtime has ended.
     fn drop(&mut self) {
         let reason = "the tokio runtime that it was made on has ended";
         self.shared.disconnected(reason.to_owned());

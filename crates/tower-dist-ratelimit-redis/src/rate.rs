@@ -61,11 +61,11 @@ impl Rate {
         }
     }
 
-    /// Returns a rate that can be counted exactly and is not faster than the quota's. A quota of zero gets a burst of
-    /// zero.
+    /// Returns a rate that can be counted exactly. If the quota is valid and not zero, the rate is not faster than the
+    /// quota's. A quota of zero gets a burst of zero.
     ///
-    /// A leaky queue holds at most its burst plus the units that drain in `max_wait` microseconds. The returned rate
-    /// keeps this sum at or below [`MOST_USED`].
+    /// An allowed request fills a leaky queue at most to the burst plus the units that drain in `max_wait`
+    /// microseconds. The returned rate keeps this sum at or below [`MOST_USED`].
     pub(super) fn nearest(quota: Quota, max_wait: u64) -> Self {
         let longest = as_micros(HORIZON);
         if quota.is_zero() {

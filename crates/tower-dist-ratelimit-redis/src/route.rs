@@ -114,7 +114,7 @@ impl Route {
         matches!(self, Self::Cluster(_))
     }
 
-    /// Sends a call. In a Cluster, all its keys must be in one slot.
+    /// Sends a call. In a Cluster, all keys of the call must be in one slot.
     pub(super) fn send(&self, call: ScriptCall) -> Result<ReplyFuture, Failure> {
         let batching = Batching::Together;
         Ok(match self {

@@ -71,8 +71,8 @@ pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
         self.decide(state, now, &Take::own(0)).reset_after
     }
 
-    /// Returns a number that compares keys of one policy: the more a key is limited, the larger. 0 if the key has no
-    /// used tokens.
+    /// Returns a number that compares keys of one policy: usually, the more a key is limited, the larger. 0 if the key
+    /// has no used tokens.
     fn pressure(&self, state: &[u64], now: Now) -> u64 {
         saturating_nanos(self.ttl(state, now))
     }

@@ -125,9 +125,9 @@ impl Limit {
             Algorithm::SlidingWindowStrict { count } => (0x15, Arc::new(sliding(count, true)?)),
             Algorithm::SlidingWindowLog => (0x16, Arc::new(SlidingLog::new(quota, longest_log)?)),
         };
-        // With windows and logs, no token counts for longer than two windows. Without this bound, a window that a wrong
-        // clock placed in the far future would be kept until then. A bucket or queue can take any time to drain, so it
-        // has no bound.
+        // With windows and logs, all tokens are free again at most two windows after the last charge. Without this
+        // bound, a window that a wrong clock placed in the far future would be kept until then. A bucket or queue can
+        // take any time to drain, so it has no bound.
         let longest = match algorithm.has_windows() {
             true => quota.window().saturating_mul(2),
             false => Duration::MAX,

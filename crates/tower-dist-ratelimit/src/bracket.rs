@@ -1,8 +1,8 @@
 use crate::backend::{Answer, BoxFuture};
 
-/// Runs an action twice for each of some keys: before and after an operation of the backend, even if the caller drops
-/// the operation. The operation usually takes effect at an unknown time between the two runs, so a single run could come
-/// too early or too late.
+/// Runs an action twice for each given key: before an operation of the backend, and when the operation ends or is
+/// dropped. The operation usually takes effect at an unknown time between the two runs, so a single run could come too
+/// early or too late.
 pub(crate) struct Bracket<F: Fn(u64)> {
     /// The hashes of the keys.
     tags: Vec<u64>,

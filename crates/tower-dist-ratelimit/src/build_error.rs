@@ -63,8 +63,8 @@ impl BuildError {
         self
     }
 
-    /// The name of the policy that the error concerns. `None` if the error concerns the whole limit, or a quota without
-    /// a policy.
+    /// The name of the policy that the error concerns. `None`, for example, if the error concerns the whole limit, or a
+    /// quota without a policy.
     #[must_use]
     pub fn policy(&self) -> Option<&str> {
         self.policy.as_deref()

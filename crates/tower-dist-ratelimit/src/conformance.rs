@@ -75,7 +75,7 @@ pub struct Conformance {
     only: Option<&'static str>,
 }
 
-/// All algorithms except staggered fixed windows. The kit sets another `max_wait` for queues.
+/// All algorithms except staggered fixed windows. The kit replaces the `max_wait` of queues.
 const ALL: [Algorithm; 9] = [
     Algorithm::TokenBucket,
     Algorithm::LeakyBucket,
@@ -155,9 +155,9 @@ impl Conformance {
         Self { only, ..self }
     }
 
-    /// Runs the check `building` for each variant of [`Algorithm`], then the other checks of each supported algorithm
-    /// in order. The algorithms run one after the other if the clock's [grain](Clock::grain) is zero, and concurrently
-    /// otherwise.
+    /// Runs the check `building` for each variant of [`Algorithm`], and then the other checks for each supported
+    /// algorithm. After [`only`](Self::only), runs one check. If the clock's [grain](Clock::grain) is zero, the
+    /// supported algorithms run one after the other, otherwise concurrently.
     ///
     /// # Errors
     ///

@@ -72,7 +72,7 @@ pub enum Consistency {
     /// request, this instance rejects only requests that cost at least as much as that one, and the backend decides on
     /// cheaper ones. The first pause lasts for about the time in which 1 request for the key arrives here. While the
     /// shortage continues, the pauses last for 2, 4, 8 and finally 16 requests. A pause lasts longer if the backend's
-    /// `retry_after` is longer, but at most one lease time. The `retry_after` of a request rejected here is the
+    /// `retry_after` is longer, but at most one lease time. The `retry_after` of a request rejected here is usually the
     /// remaining pause, or the rest of the backend's `retry_after` if that is longer. So an overloaded fleet admits the
     /// full limit, in bursts, with about one round trip per 16 requests.
     ///

@@ -52,12 +52,12 @@ struct Denials {
     terms: Box<[Terms]>,
 }
 
-/// The version of a key. The number grows before and after each settlement or reset of the key, and when the key's
-/// quota changes.
+/// The version of a key. The number grows before and after each settlement or reset of the key through this cache. It
+/// also grows when a look-up has another quota than the previous one.
 #[derive(Default)]
 struct Version {
     number: AtomicU64,
-    /// Hash of the quota that the last charge brought, or 0 if it brought none.
+    /// Hash of the quota in the previous look-up, or 0 if that look-up had none.
     quota: AtomicU64,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Eventual {
     shared: Arc<SharedCounts>,
     created: Instant,
     period: Duration,
-    /// One exchange task per recently used key. Dropping this aborts the tasks.
+    /// One exchange task per recently used key that is decided locally. Dropping this aborts the tasks.
     exchanges: Background,
 }
 
@@ -109,7 +109,7 @@ impl Eventual {
     ///
     /// # Errors
     ///
-    /// A policy that [`Memory`] does not support.
+    /// Fails if a [`Memory`] does not support these policies.
     pub(crate) fn new(
         inner: Arc<dyn Backend>,
         policies: &[Policy],
@@ -153,7 +153,7 @@ impl Eventual {
         self.period * thousandths / 1_000
     }
 
-    /// Spawns a task that exchanges the usage of a key until the key is idle for a whole wait between two exchanges.
+    /// Spawns a task that exchanges the usage of a key while the key is in use.
     #[cold]
     fn exchange(&self, policy: &Arc<PolicyUsage>, key: &[u8]) {
         let exchange = Exchange {
@@ -171,8 +171,8 @@ impl Eventual {
         policies.find(|policy| policy.terms.id == id)
     }
 
-    /// Converts charges to the local memory's policy ids. Returns `None` if the backend has to decide: a policy is
-    /// unknown, a key is too long, or its policy already has the maximum number of other keys.
+    /// Converts charges to the local memory's policy ids. Returns `None` if a charge cannot be counted locally. Then
+    /// its policy is unknown, its key is too long, or the policy already has the maximum number of other keys.
     fn own<'a>(&self, charges: &[Charge<'a>]) -> Option<Vec<Charge<'a>>> {
         let own = charges.iter().map(|charge| {
             let policy = self.policy(charge.policy)?;

@@ -41,8 +41,8 @@ pub(crate) struct Failover {
     mode: FailureMode,
     /// The limits with this process's share of each quota, if the mode is local.
     pub(crate) fallback: Option<Fallback>,
-    /// Corrections that the backend has not answered yet. They run in the background, because a destructor, such as
-    /// that of a `Meter`, cannot wait for them. Dropping the `Failover` cancels them.
+    /// Corrections that the backend has not answered yet. They run in the background, because their callers, such as
+    /// the destructor of a `Meter`, cannot wait for them. Dropping the `Failover` cancels them.
     pub(crate) corrections: Background,
     pub(crate) lost_corrections: Arc<AtomicU64>,
 }

@@ -30,9 +30,9 @@ use crate::{
 /// Decides requests from leases: tokens that the backend has charged in advance. Other requests go to the backend, or
 /// are rejected during a shortage.
 ///
-/// A lease ends one lease time after it was requested, and the backend charges it after the request. So
-/// the tokens admitted in any interval D were charged in D or in the lease time before it. A fleet of
-/// any size admits at most the tokens that the backend admits in an interval of D + the lease time.
+/// A lease ends one lease time after it was requested, and the backend charges it after the request. So the leased
+/// tokens spent in any interval D were charged in D or in the lease time before it. A fleet of any size admits at most
+/// the tokens that the backend admits in an interval of D + the lease time.
 ///
 /// Unused tokens expire with their lease. An earlier [return](Leasing::give_back) leaves out at least the tokens that
 /// the bucket gains in a lease time. The reason: a lease makes room in the bucket, which then gains tokens that it
@@ -93,9 +93,9 @@ struct RefillInFlight {
 }
 
 impl RefillInFlight {
-    /// Stores the tokens above the request's cost as a lease. In `decision`, counts them as remaining instead of
-    /// granted. In a rejection, extends the wait at least to the end of the pause in which this process rejects
-    /// requests.
+    /// Stores the tokens above the request's cost as a lease, unless the key was evicted. In `decision`, counts these
+    /// tokens as remaining instead of granted. In a rejection, extends the wait at least to the end of the pause in
+    /// which this process rejects requests.
     fn answered(&self, decision: &mut Decision) {
         let Self { shared, refill } = self;
         let (ways, now) = (shared.table.ways(refill.tag), shared.now());

@@ -18,20 +18,21 @@ use crate::{
 ///
 /// Clones share the counts. All keys that are or contain `None` share one count.
 ///
-/// While the backend fails or is late, the [failure mode](LimiterBuilder::failure_mode) decides; by default this
-/// instance decides alone. [`charge`](Self::charge) and [`refund`](Self::refund) correct costs that are known later.
+/// While the backend fails or is late, the [failure mode](LimiterBuilder::failure_mode) usually decides; by default
+/// this instance then decides alone. [`charge`](Self::charge) and [`refund`](Self::refund) correct costs that are known
+/// later.
 ///
 /// # Errors
 ///
 /// A check can fail because of the backend if the failure mode is [`FailureMode::Closed`](crate::FailureMode::Closed).
-/// It fails if the [quota](Self::with_quota) of the limiter is invalid, or if a policy of a limiter with such a quota
-/// has no [dynamic quotas](Policy::dynamic_quotas). [`charge`](Self::charge), [`refund`](Self::refund) and
-/// [`reset`](Self::reset) fail if the backend fails or times out. With [`Memory`](crate::backend::Memory), these wrong
-/// quotas are the only cause of an error.
+/// A check of a limiter from [`with_quota`](Self::with_quota) fails if the quota is invalid, or if a policy has no
+/// [dynamic quotas](Policy::dynamic_quotas). [`charge`](Self::charge), [`refund`](Self::refund) and
+/// [`reset`](Self::reset) can fail if the backend fails or times out. With [`Memory`](crate::backend::Memory), a wrong
+/// quota is the only cause of an error.
 ///
 /// # Cancel safety
 ///
-/// The first poll of a future sends its request to the backend. If the future is dropped later, the charge can stay.
+/// A future does nothing before its first poll. If it is dropped after that, its charge can stay.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -301,7 +302,7 @@ impl Limiter {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, tokens that were not sent are lost.
+    /// If the future is dropped, tokens that were not sent to the backend can be lost.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -12,8 +12,8 @@ use crate::BuildError;
 const DEFAULT_CAPACITY: usize = 256;
 /// 2²⁰ partitions in use take about 180 MB. Hardly any client has more destinations.
 const MAX_CAPACITY: usize = 1 << 20;
-/// On average, a shard has at most this number of partitions. A look-up searches one shard, and a new key evicts from at
-/// most one shard.
+/// On average, a shard has at most this number of partitions. A look-up searches one shard for its key, and a new key
+/// evicts from at most one shard.
 const PER_SHARD: usize = 8;
 
 /// A [`Budget`] per destination, so that a failing destination does not use up the tokens of the others.
@@ -28,13 +28,13 @@ const PER_SHARD: usize = 8;
 /// Keys without a partition share one more budget. So at any time, all keys together have at most `capacity + 1`
 /// budgets.
 ///
-/// If the table of partitions is full, the look-up of a key without a partition searches a small part of the table. It
-/// evicts each partition there that no call is using (no clone or permit exists) and that meets one of these
-/// conditions:
+/// If the table of partitions is full, the look-up of a key without a partition searches one part of the table. A
+/// partition is in use while a clone of its budget exists or a permit holds one of its tokens. The look-up evicts each
+/// partition there that is not in use and that meets one of these conditions:
 ///
-/// - The partition is full, or in its initial state. If [`Budget::initial`] is below the burst, an evicted destination
-///   starts with its initial tokens again and loses the tokens that it had saved.
-/// - No call was seen to change the partition's tokens for 90 s. A destination that returns later starts with the
+/// - The partition is full, or in its initial state. If [`Budget::initial`] is below the burst, the destination loses
+///   the tokens that it had saved. Its next partition starts with the initial tokens.
+/// - No call was seen to change the partition's tokens for 90 s. The destination's next partition starts with the
 ///   initial tokens. So these evictions add at most `capacity` times the initial tokens per 90 s, over all keys.
 ///   Without this condition a destination that has gone away could keep its partition forever: with `per_second(0)`,
 ///   and in a [throttle](Budget::grpc_throttle), a partition refills only through calls.
@@ -81,10 +81,10 @@ pub struct Budgets(Arc<PartitionTable>);
 ///
 /// # Eviction adds no tokens
 ///
-/// A partition is evicted only while no clone and no permit of its budget exist. So no call in flight can still use the
-/// evicted budget, and no key ever has two partitions. The evicted partition must also be full or in its initial state.
-/// The partition that takes its place then has at most as many tokens. So over time, a place in the table gives no more
-/// tokens than one budget, whichever keys use it.
+/// A partition is evicted only while no clone of its budget exists and no permit holds one of its tokens. So no call in
+/// flight can still use the evicted budget, and no key ever has two partitions. The evicted partition must also be full
+/// or in its initial state. The partition that takes its place then has at most as many tokens. So over time, a place
+/// in the table gives no more tokens than one budget, whichever keys use it.
 ///
 /// The exception is a partition whose bucket was not seen to change for [`MAX_UNUSED`](shard::MAX_UNUSED). It may be
 /// evicted although it has fewer tokens than a new partition. So per `MAX_UNUSED`, a place gives at most the initial
@@ -120,8 +120,8 @@ impl Budgets {
 
     /// Maximum number of partitions, from 1 to 1,048,576. The budget that the remaining keys share is not counted.
     ///
-    /// Set the capacity to at least the number of destinations. If more of them are in use, they evict each other's
-    /// partitions or share one budget. Each eviction costs a lock and a few allocations.
+    /// Set the capacity to at least the number of destinations. If more destinations than the capacity are in use, they
+    /// evict each other's partitions or share one budget. Each eviction costs a lock and a few allocations.
     ///
     /// # Default
     ///

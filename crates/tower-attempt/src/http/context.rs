@@ -17,7 +17,7 @@ pub struct HttpContext {
     pub(super) overrides: Option<Box<(RetryOverride, HedgeOverride)>>,
     pub(crate) nested: Nested,
     /// The hash of the URL of a `reqwest::Request`. If the response's URL has another hash, reqwest's client has
-    /// followed a redirect. `None` for other types.
+    /// usually followed a redirect. `None` for other types.
     pub(super) url_hash: Option<UrlHash>,
     /// The budget that a `budget_by` or `shared_budget_by` rule chose for the request.
     pub(super) budget: Option<Budget>,

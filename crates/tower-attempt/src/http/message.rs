@@ -17,7 +17,7 @@ pub trait HttpRequest {
     /// Returns a copy of the URI.
     fn uri(&self) -> Uri;
     /// Returns the hash of the URL of a `reqwest::Request`. If the response's URL has another hash, reqwest's client
-    /// has followed a redirect. Returns `None` for other types.
+    /// has usually followed a redirect. Returns `None` for other types.
     fn url_hash(&self) -> Option<UrlHash> {
         None
     }
@@ -29,8 +29,8 @@ pub trait HttpRequest {
 
 /// The hash of the URL of a request or a response.
 ///
-/// If the hashes of a request and of its response differ, the client has followed a redirect. The response then proves
-/// nothing about the original request.
+/// If the hashes of a request and of its response differ, the client has usually followed a redirect. The response then
+/// proves nothing about the original request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UrlHash(u64);
 
@@ -54,7 +54,7 @@ pub trait HttpResponse {
     /// Returns the header fields.
     fn headers(&self) -> &HeaderMap;
     /// Returns the hash of the URL from which a `reqwest::Response` came. If it differs from the hash of the request's
-    /// URL, reqwest's client has followed a redirect. Returns `None` for other types.
+    /// URL, reqwest's client has usually followed a redirect. Returns `None` for other types.
     fn url_hash(&self) -> Option<UrlHash> {
         None
     }

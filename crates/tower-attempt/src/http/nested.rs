@@ -8,7 +8,7 @@ use crate::Budget;
 
 /// The marks by which nested retry layers avoid multiplying their attempts.
 ///
-/// - If a layer below gives up on the response to a first attempt of the layer above, the response carries
+/// - If a layer below gives up on the response to a request that is not marked as a retry, the response carries
 ///   [`Exhausted`]. The layer above then does not retry the request. The mark names the budget of the layer below, so
 ///   that the layer above does not record the failure there again.
 /// - Each retry carries [`RetriedAbove`], so a layer below does not retry it.
@@ -21,7 +21,7 @@ use crate::Budget;
 /// carries none, because its extensions are private.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Nested {
-    /// The mark of the layer above, if this request is a retry of that layer.
+    /// The mark of a retry layer above, if this request carries one.
     above: Option<RetriedAbove>,
     /// The mark of this layer's last retry, if the inner service ended the attempt before that retry with an error.
     own: Option<RetriedAbove>,
@@ -85,8 +85,8 @@ impl Nested {
                 extensions.get_or_insert_with(|| Exhausted(budget.clone()));
             }
             (None, Some(above)) => above.0.store(true, Ordering::Relaxed),
-            // The response to a retry of the layer above needs no mark: only that layer decides whether to send another
-            // retry. The error of a first attempt has no place for a mark.
+            // A mark on the response to a retry would keep the layer that sent the retry from sending another one. The
+            // error of a first attempt has no place for a mark.
             (Some(_), Some(_)) | (None, None) => {}
         }
     }

@@ -67,7 +67,7 @@ impl<'a, C> OutcomeView<'a, C> {
     /// Returns the error of the service, or the error that a timeout created. Returns `None` if the outcome is a
     /// response, whether the service returned it or a timeout created it.
     ///
-    /// Use `downcast_ref` with the service's own error type. For example, behind `tower::timeout` that type is
+    /// Use `downcast_ref` with the service's own error type. For example, the error type of tower's `Timeout` is
     /// `tower::BoxError`, and not the type of the error inside.
     #[must_use]
     pub fn error(&self) -> Option<&'a dyn Any> {

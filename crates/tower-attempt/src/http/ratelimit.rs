@@ -2,13 +2,14 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-/// The field of draft-ietf-httpapi-ratelimit-headers-11.
+/// The name of the field `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11.
 const RATELIMIT: &str = "ratelimit";
 
-/// Returns the longest wait (`t`, in seconds) among the policies that have no remaining requests (`r=0`).
+/// Returns the longest wait (`t`, in seconds) among the policies without remaining quota (`r=0`).
 ///
-/// The field is a list of structured field items (RFC 9651): policy names with parameters. If the
-/// field cannot be parsed, it is ignored as a whole, as that RFC requires.
+/// The field is a list of structured field items (RFC 9651): policy names with parameters. If this function cannot
+/// parse the field, it ignores the whole field, as that RFC requires. With some malformed numbers, such as `r=--0`,
+/// only that parameter counts as missing.
 pub(super) fn parse(headers: &HeaderMap) -> Option<Duration> {
     let mut longest = None;
     for line in headers.get_all(RATELIMIT) {

@@ -1,6 +1,6 @@
 use crate::BuildError;
 
-/// The value given by one of several setters that exclude each other. The setters may be called in any order.
+/// The value given by one of several setters that exclude each other.
 #[derive(Clone, Debug)]
 pub struct OneOf<T> {
     given: Option<(&'static str, T)>,

@@ -130,8 +130,9 @@ macro_rules! __layer {
             /// Every service of this handle's layer follows from its next call on. Calls in flight end with the
             /// settings that they began with. If `layer` was given a single budget, both layers share it.
             ///
-            /// Name, budgets by key, counts and learned latencies stay. The parts of the layer's type also stay, for
-            /// example the observer, and the protocol with its rules and with settings like `replay_limit`.
+            /// Name, budgets by key, counts and learned latencies stay. The parts whose types are parameters of the
+            /// layer also stay. Examples are the observer, and the protocol with its rules and with settings like
+            /// `replay_limit`.
             ///
             /// # Errors
             ///
@@ -221,9 +222,9 @@ macro_rules! __layer {
             ///
             /// With [`grpc_throttle`](crate::Budget::grpc_throttle), a failed attempt usually counts once: either this
             /// layer or the layer above records it. If a resend is unsafe or impossible, a retry layer leaves the
-            /// failure to the layer above. If a retry layer has used up its attempts, budget or time, it records the
-            /// last failure and marks the response. The layer above does not record a marked failure again. An `Err`
-            /// and the outcomes of a generic layer carry no mark, so such a last failure may count twice.
+            /// failure to the layer above. If a retry layer has used up its attempts, budget or time, it usually
+            /// records the last failure and marks the response. The layer above does not record a marked failure again.
+            /// An `Err` and the outcomes of a generic layer carry no mark, so such a last failure may count twice.
             ///
             /// # Errors
             ///
@@ -574,9 +575,9 @@ macro_rules! __layer {
             /// one.
             ///
             /// Use it only with servers that honour the key. If a server ignores the key, a resent POST may act twice.
-            /// The closure must return a new key for every request, such as a random UUID. All attempts of a request
-            /// have the same key. A hedge layer still hedges such a request only if `hedge_unsafe_if` allows it. Only a
-            /// layer in [`Mode::On`](crate::Mode::On) generates keys.
+            /// The closure must return a new key for every request, such as a random UUID. This layer's attempts of a
+            /// request all have the same key. A hedge layer still hedges such a request only if `hedge_unsafe_if`
+            /// allows it. Only a layer in [`Mode::On`](crate::Mode::On) generates keys.
             ///
             /// # Default
             ///

@@ -76,7 +76,8 @@ pub enum AttemptOutcome<'a> {
     Error(Option<&'a (dyn Error + 'static)>),
     /// An attempt timeout or the call's deadline ended the attempt.
     TimedOut(Elapsed),
-    /// The attempt has no outcome for the caller: another attempt ended the call, or the caller dropped the call.
+    /// The attempt has no outcome for the caller. Usually another attempt ended the call, or the caller dropped the
+    /// call.
     Cancelled,
 }
 

@@ -50,7 +50,7 @@ pub trait Record {
     }
 }
 
-/// Sends no events, at no cost: a call neither reads the clock nor stores anything for events.
+/// Sends no events, and costs nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoObserver;
 

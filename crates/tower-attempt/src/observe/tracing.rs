@@ -141,8 +141,8 @@ impl Observer for TracingObserver {
                         "attempt failed"
                     );
                 }
-                // This event arrives inside the attempt's scope, so the current span is usually the attempt's. It is
-                // another span if a filter disabled the attempt's span, or if the second observer of a pair has
+                // This event arrives inside the attempt's scope, so the current span is usually the attempt's. It can
+                // be another span if a filter disabled the attempt's span, or if the second observer of a pair has
                 // entered a span of its own.
                 let span = Span::current();
                 if self.has_spans && span.metadata().is_some_and(|span| span.target() == TARGET) {
@@ -187,7 +187,7 @@ impl Observer for TracingObserver {
                         | StopReason::Cancelled
                 );
                 let reason = reason.as_str();
-                // A hedge layer never warns: the layer above decides whether a retry follows.
+                // A hedge layer never warns, because a retry layer above may still retry the call.
                 if could_help && call.layer == LayerKind::Retry {
                     line!(WARN, call, reason, attempts, elapsed_ms, "gave up");
                 } else if winner != Some(1) || attempts > 1 || call.skipped > 0 {

@@ -15,13 +15,14 @@ use super::ReplayBody;
 /// data is `Bytes` can be wrapped in a [`ReplayBody`]. A body in memory is shared. A body that streams is recorded
 /// while it is sent: see [`ReplayableRequest`](crate::ReplayableRequest).
 ///
-/// An attempt that is [`Interrupted`](crate::Interrupted) in the middle of a stream receives an error of the body's own
-/// type. `BoxBody` and `UnsyncBoxBody` can express the interruption if their error is a boxed `Error + Send + Sync`, an
-/// `io::Error`, an `Interrupted`, or with a feature the error of axum or tonic.
+/// If the body's error type can express an interruption, an attempt that is [`Interrupted`](crate::Interrupted) in the
+/// middle of a stream receives an error of that type. `BoxBody` and `UnsyncBoxBody` can express it if their error is a
+/// boxed `Error + Send + Sync`, an `io::Error`, an `Interrupted`, or with a feature the error of axum or tonic.
 ///
-/// Any other error type, such as hyper's, cannot express an interruption. With such a type, a stream is usually hedged
-/// only after the whole stream is recorded. If an attempt has failed and does not receive the remaining body, the
-/// attempt's connection stays pending, because a body that ended early would look complete.
+/// A `BoxBody` or `UnsyncBoxBody` with any other error type, such as hyper's, cannot express an interruption. With such
+/// a type, a stream is usually hedged only after the whole stream is recorded. If an attempt has failed and does not
+/// receive the remaining body, the attempt's connection stays pending, because a body that ended early would look
+/// complete.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -44,7 +45,8 @@ pub trait ReplayableBody: Body<Data = Bytes> + Default {
     /// Returns the whole content, if it is in memory.
     ///
     /// A type that hides its content, such as `BoxBody`, usually polls the body once, if `may_poll` is true and the
-    /// body knows its exact size. A body counts as in memory if it returns all of its content at the first poll.
+    /// body knows its exact size. Such a body counts as in memory if this poll returns a data frame with all of its
+    /// content and the body then reports its end.
     ///
     /// # Errors
     ///

@@ -34,8 +34,8 @@ impl<B: Body, E> Recording<B, E> {
 }
 
 impl<B, E> Recording<B, E> {
-    /// Returns a reader that begins with the first frame. Returns `None` if no further reader may join, or if the
-    /// reader is mute and an earlier attempt may interrupt it.
+    /// Returns a reader that begins with the first frame. Returns `None` if no further reader may join. Also returns
+    /// `None` for a mute reader, unless `others_ended` is true, the source has ended, or no other reader exists.
     ///
     /// `others_ended` is true only if all earlier attempts have ended. `is_mute` is true if the body's error type cannot
     /// express an interruption.

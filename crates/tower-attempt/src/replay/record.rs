@@ -14,9 +14,9 @@ use super::wakers::Wakers;
 /// A source and its recorded frames, shared by its readers and by the saved request.
 ///
 /// No foreign code runs under the lock, except the clone of a waker. A reader that polls the source takes it out of the
-/// record, polls it without the lock, and puts it back. A reader that finds the source taken registers its waker and
-/// waits. Values to be dropped are moved out of the lock first. So neither a source that wakes while it is polled nor a
-/// source whose drop touches the readers can deadlock.
+/// record, polls it without the lock, and puts it back unless it ended or failed. A reader that finds the source taken
+/// registers its waker and waits. Values to be dropped are moved out of the lock first. So neither a source that wakes
+/// while it is polled nor a source whose drop touches the readers can deadlock.
 pub(super) struct BodyRecord<B, E> {
     /// The size hint of the source before it was read.
     pub(super) size: SizeHint,
@@ -114,12 +114,12 @@ pub(super) enum Next<B, E> {
 }
 
 impl<B, E> RecordState<B, E> {
-    /// Adds a reader, if the record still has every frame that was read from the source. `others_ended` is true only if
-    /// all earlier attempts have ended.
+    /// Adds a reader, unless further readers are forbidden. `others_ended` is true only if all earlier attempts have
+    /// ended.
     ///
-    /// `is_mute` is true if the body's error type cannot express an interruption. An interrupted mute
-    /// reader stays pending forever, and so does the HTTP client that polls it. So a mute reader does not join while an
-    /// earlier attempt may interrupt it.
+    /// `is_mute` is true if the body's error type cannot express an interruption. An interrupted mute reader stays
+    /// pending forever, so its attempt may never end. So a mute reader joins only if `others_ended` is true, the source
+    /// has ended, or no other reader exists.
     pub(super) fn join(&mut self, others_ended: bool, is_mute: bool) -> Option<ReaderId> {
         let is_safe = others_ended || self.ended || self.readers.is_empty();
         if !self.saved || is_mute && !is_safe {
@@ -191,7 +191,7 @@ impl<B, E> RecordState<B, E> {
 
 impl<B, E: From<Interrupted>> RecordState<B, E> {
     /// Gives a reader its next recorded frame, its error or the end of the body, whichever is available. If none is,
-    /// registers `waker` and takes out the source.
+    /// registers `waker`, and takes out the source unless another reader is polling it.
     pub(super) fn next(&mut self, id: ReaderId, waker: &Waker) -> Next<B, E> {
         let Some(reader) = self.readers.iter_mut().find(|reader| reader.id == id) else {
             let error = self.error.take_if(|(receiver, _)| *receiver == id);
@@ -234,7 +234,8 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
         ended: bool,
     ) -> Poll<Item<E>> {
         // Wakes the other readers if there is a result, or if one of them found the source taken during this poll. That
-        // reader must poll for itself: the source may hold only the waker of reader `id`, which can be dropped.
+        // reader must poll for itself: the source may hold only the waker of reader `id`, and reader `id` can be
+        // dropped.
         self.waking = Some(id).filter(|_| polled.is_ready() || self.missed);
         let failed = matches!(polled, Poll::Ready(Some(Err(_))));
         self.ended |= ended;
@@ -278,12 +279,12 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
         }
     }
 
-    /// Returns the reader that continues with the body after the limit is exceeded: the oldest reader whose attempt
-    /// has not ended.
+    /// Returns the reader that continues with the body after the limit is exceeded: the oldest reader whose attempt is
+    /// not known to have ended.
     ///
-    /// If all attempts have ended, HTTP clients may still read the body, only to keep their connections usable. While a
-    /// further attempt may join, the result is then `None`, which interrupts all readers. Otherwise it is the oldest
-    /// reader.
+    /// If all attempts are known to have ended, HTTP clients may still read the body, only to keep their connections
+    /// usable. While a further attempt may join, the result is then `None`, which interrupts all readers. Otherwise it
+    /// is the oldest reader.
     fn winner(&self) -> Option<ReaderId> {
         let oldest = self.readers.iter().next().filter(|_| !self.saved);
         self.readers
@@ -291,10 +292,11 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
             .or(oldest.map(|reader| reader.id))
     }
 
-    /// Interrupts all readers after reader `id` got an error from the source.
+    /// Ends the body for all readers after reader `id` got an error from the source. One reader receives the error, and
+    /// the others are interrupted.
     ///
-    /// The oldest attempt in flight receives the error, or reader `id` if no attempt is in flight. If all attempts of a
-    /// race fail, the caller gets the failure of the oldest attempt, which should name the cause.
+    /// The receiver is the oldest reader whose attempt is not known to have ended, or else reader `id`. If all attempts
+    /// of a race fail, the caller usually gets the failure of the oldest attempt, which should name the cause.
     fn fail(&mut self, id: ReaderId, error: E) -> Result<Frame<Bytes>, E> {
         let oldest = self.readers.oldest_live().unwrap_or(id);
         self.abort(id);

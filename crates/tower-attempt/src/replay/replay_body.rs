@@ -77,7 +77,7 @@ impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
     /// content if one poll yields all of it and the body then reports its end. Otherwise returns the body, which still
     /// yields every frame.
     ///
-    /// Only a body of known size is polled, because a poll would read ahead in a body that streams.
+    /// A body of unknown size is not polled: it probably streams, and a poll would read ahead.
     pub(super) fn look(mut body: S, may_poll: bool) -> Result<Bytes, Self> {
         if body.is_end_stream() {
             return Ok(Bytes::new());

@@ -17,14 +17,15 @@ use crate::{Attempt, HttpRequest};
 /// with the attempts that are still sending it. Each attempt that is not interrupted receives every frame. A stalled
 /// attempt delays no other attempt. When no further attempt can follow, frames that every attempt has read are freed.
 ///
-/// When an attempt in flight has read more than the [limit](Self::save), the request can no longer be resent. The
-/// oldest attempt in flight continues with the body, and the other attempts are [`Interrupted`](crate::Interrupted). If
-/// the body fails, the oldest attempt in flight receives the error, and the other attempts are interrupted.
+/// When an attempt in flight has read more than the [limit](Self::save), the request can usually not be resent. One
+/// attempt, usually the oldest in flight, then continues with the body. The other attempts are
+/// [`Interrupted`](crate::Interrupted). If the body fails, one attempt, usually the oldest in flight, receives the
+/// error, and the other attempts are interrupted.
 ///
-/// A body that hides its content and knows its exact size is polled once before it is sent, to find out whether it is
-/// in memory. A [`ReplayBody`](crate::ReplayBody) is not polled. No body is polled if the request has `Expect`, because
-/// the first poll must wait for the server's `100 Continue`. Apart from this poll, nothing is read ahead. A request
-/// with `Upgrade` is sent once, because its connection is about to change its protocol.
+/// A body that hides its content and knows its exact size is usually polled once before it is sent, to find out whether
+/// it is in memory. A [`ReplayBody`](crate::ReplayBody) is not polled. No body is polled if the request has `Expect`,
+/// because the first poll must wait for the server's `100 Continue`. Apart from this poll, nothing is read ahead. A
+/// request with `Upgrade` is sent once, because its connection is about to change its protocol.
 ///
 /// Extra attempts carry their [`Attempt`] in the request's extensions. `reqwest::Request` keeps its extensions private,
 /// so its attempts carry none.

@@ -15,15 +15,16 @@ use crate::Generic;
 /// | `reqwest::Error` | `reqwest::Response` | `reqwest-013` | a 504 with an empty body |
 /// | `tonic::Status` | any | `tonic-014` | an `Err` with the code DEADLINE_EXCEEDED |
 ///
-/// The protocol gRPC does not use this trait: with any error type, the outcome is a response with DEADLINE_EXCEEDED.
-/// The body type of an `http::Response` that this crate creates must implement `Default`.
+/// The protocol gRPC does not use this trait: by default, the outcome is a response with DEADLINE_EXCEEDED. The body
+/// type of an `http::Response` that this crate creates must implement `Default`.
 ///
 /// # Errors
 ///
-/// If the error type does not implement this trait, the service of a layer with `attempt_timeout` or `deadline` does
-/// not implement `Service`, except with the protocol gRPC. For `axum::Router::layer` and functions that take a
-/// `Service`, the compiler then explains the missing trait. A plain `service.call(..)` is only reported as not found.
-/// Give the layer an `on_timeout` closure, or implement this trait:
+/// A layer with `attempt_timeout` or `deadline` requires this trait of the error type, unless the layer has an
+/// `on_timeout` closure or the protocol gRPC. Without the required trait, the layer's service does not implement
+/// `Service`. For `axum::Router::layer` and functions that take a `Service`, the compiler then explains the missing
+/// trait. A plain `service.call(..)` is only reported as not found. Give the layer an `on_timeout` closure, or
+/// implement this trait:
 ///
 /// ```
 /// use std::time::Duration;
@@ -98,8 +99,8 @@ fn gateway_timeout<B: Default>() -> http::Response<B> {
     response
 }
 
-/// Creates the outcome of a timeout. Each protocol of this crate implements this trait. gRPC has an outcome of its own.
-/// The other protocols use the [`TimeoutAnswer`] of the service's error type.
+/// Creates the outcome of a timeout. gRPC has an outcome of its own. The other protocols of this crate use the
+/// [`TimeoutAnswer`] of the service's error type.
 pub trait TimedOut<Res, E> {
     /// Returns the outcome of a timeout.
     ///

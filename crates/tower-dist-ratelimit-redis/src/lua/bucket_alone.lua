@@ -29,7 +29,7 @@ for i = 1, max(#KEYS, #ARGV) do
         used = max(0, min(min(at - now, ahead) * $RATE + min(tonumber(part) or 0, $RATE), $MOST_USED))
       end
     end
-    -- After the clock has jumped back, the value is rewritten even if no token is taken.
+    -- A value that was written at a time after now is rewritten even if no token is taken: the clock has jumped back.
     before = jumped and -1 or used
     if used_of then before_of[key] = before end
   end

@@ -4,7 +4,8 @@
     return BURST > 0 and room >= 0 and min(floor(room / TOKEN) + 1, $MOST_USED) or 0
   end
 
-  -- Grants exactly the cost, because extra tokens would undo the spacing. An allowed request waits for its turn.
+  -- Grants exactly the cost, because extra tokens would undo the spacing. An allowed request of a cost above zero waits
+  -- for its turn.
   local function decide(state, cost)
     load(state)
     local used = state.used

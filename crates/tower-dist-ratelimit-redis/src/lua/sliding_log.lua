@@ -13,7 +13,7 @@
   -- The state has these fields, among others. stored: length of the list; len: the length without refunded tokens;
   -- left: number of tokens at the start of the list that have left the window; last: time of the latest token; add:
   -- number of tokens to push; replace: whether to delete the stored list. If a time that this function reads is
-  -- invalid, the list counts as empty and is replaced.
+  -- invalid, the list counts as empty and `replace` is set.
   local function open(key)
     local state = { policy = false, touched = false, key = key, stored = 0, len = 0, left = 0, add = 0 }
     local function at(index)

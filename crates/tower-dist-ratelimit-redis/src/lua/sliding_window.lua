@@ -1,5 +1,5 @@
   -- state[0] to state[N - 1] are the counts of the last N sub-windows, the newest first. state[N] is the count of the
-  -- sub-window before them. The window covers only a part of that sub-window.
+  -- sub-window before them. The window covers the last LENGTH - state.passed microseconds of that sub-window.
   local LIMIT, N, LENGTH = $LIMIT, $COUNT, $LENGTH
 
   local function open(key)

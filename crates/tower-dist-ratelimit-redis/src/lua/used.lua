@@ -1,5 +1,5 @@
-  -- The value has four numbers: the used units at the time of the write; the units of a token and the units that drain in a
-  -- microsecond, which are the quota in force since then; and the time of the write.
+  -- The value has four numbers: the used units at the time of the write; the units of a token and the units that drain
+  -- in a microsecond, both by the quota in force; and the time of the write.
   local RATE, TOKEN, BURST = $RATE, $TOKEN, $BURST
 
   local function open(key)
@@ -10,7 +10,8 @@
       units, token, rate, written = tonumber(units), tonumber(token), tonumber(rate), time_of(written)
       if written and units <= $MOST_USED and token > 0 and token <= $MOST_USED and rate > 0 then
         state.units, state.token, state.rate, state.written = units, token, rate, min(written, now)
-        -- If the clock has jumped back, the value counts as written now. The key keeps its time to live.
+        -- If the value was written at a time after now, the clock has jumped back. The value then counts as written
+        -- now. This `SET` keeps the key's time to live.
         if written > now then call('SET', key, format('%d %d %d %d', units, token, rate, now), 'KEEPTTL') end
       end
     end
@@ -42,9 +43,9 @@
     if delta < 0 and left(state) > 0 then RATE, TOKEN = state.rate, state.token end
   end
 
-  -- Puts the quota of a rejected request in force. If the quota in force has the same rate, the stored value is valid
-  -- under both quotas. Two quotas with the same rate can have units of different sizes, because the size of a unit
-  -- depends on the burst.
+  -- Puts the quota of a rejected request in force, unless its burst is 0 or no unit is used. If the quota in force has
+  -- the same rate, the stored value is valid under both quotas. Two quotas with the same rate can have units of
+  -- different sizes, because the size of a unit depends on the burst.
   local function adopt(state)
     load(state)
     if state.used == 0 or BURST == 0 or state.token * RATE == state.rate * TOKEN then return false end

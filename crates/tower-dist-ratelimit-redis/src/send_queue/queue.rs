@@ -21,8 +21,8 @@ use crate::{
 const MANY: usize = 64;
 
 /// Number of calls of one kind (with the same script and Cluster slot) that can be in flight before further requests
-/// wait. It is two, so that the second of two concurrent requests does not wait for the first. With 64 and with 512
-/// concurrent requests for one key, a value of one gives the same median latency.
+/// may have to wait. It is two, so that the second of two concurrent requests does not wait for the first. With 64 and
+/// with 512 concurrent requests for one key, a value of one gives the same median latency.
 pub(super) const FREE_CALLS: usize = 2;
 
 /// Minimum time from the last call to the next one while at least [`FREE_CALLS`] calls are in flight.
@@ -77,7 +77,8 @@ impl Queue {
         !self.is_empty() && (self.calls < FREE_CALLS || (self.calls < CALLS && self.can_follow()))
     }
 
-    /// Returns whether another call can go out with [`FREE_CALLS`] calls or more, but fewer than [`CALLS`], in flight.
+    /// Returns whether another call can go out while at least [`FREE_CALLS`] and fewer than [`CALLS`] calls are in
+    /// flight.
     fn can_follow(&self) -> bool {
         self.has_many() || self.sent.is_none_or(|sent| sent.elapsed() >= PATIENCE)
     }
@@ -87,8 +88,8 @@ impl Queue {
     }
 
     /// Returns whether the last request is a reason to check [`can_send`](Self::can_send), which can read the clock.
-    /// Below [`MANY`] waiting requests and without a full batch, only the first request, the second, the fourth and so
-    /// on are a reason.
+    /// Below [`MANY`] waiting requests and without a full batch, a request is a reason only if it makes the number of
+    /// waiting requests a power of two.
     pub(super) fn should_check(&self) -> bool {
         self.waiting.load(Relaxed).is_power_of_two() || self.has_many()
     }

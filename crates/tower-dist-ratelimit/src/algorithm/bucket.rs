@@ -18,6 +18,8 @@ use crate::{BuildError, Decision, Quota};
 ///
 /// # Rounding
 ///
+/// The bounds in this section hold while a key's quota does not change.
+///
 /// Rounding can admit a request early, by less than one unit. A unit is below a nanosecond, unless the burst takes
 /// decades to return. If a unit is below a nanosecond and a token takes a whole number of nanoseconds, as with 1,000
 /// per second or 600 per minute, no request is early.

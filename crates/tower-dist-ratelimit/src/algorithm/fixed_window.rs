@@ -10,7 +10,7 @@ use crate::{BuildError, Decision, Quota, build_error::ensure, quota::HORIZON};
 /// The state is one number. Its high bits are the number of the window, counted from 1, and its low `count_bits` are
 /// the count. So the state grows with each window, and with each token in a window. 0 stands for an unused key.
 ///
-/// If a request brings its own quota, only the quota's limit applies; the window keeps its length.
+/// A request's own quota changes only the limit; the window keeps its length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FixedWindow {
     limit: u64,

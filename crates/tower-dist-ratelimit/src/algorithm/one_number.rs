@@ -13,7 +13,7 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
 
     fn decide(&self, state: u64, now: Self::Moment, take: &Take<'_>) -> Decision;
 
-    /// Returns the rest after a charge of `cost` tokens. `None` if the charge is rejected.
+    /// Returns the numbers of the decision on a charge of `cost` tokens. `None` if the charge is rejected.
     fn rest(&self, state: u64, now: Self::Moment, cost: u64) -> Option<Rest>;
 
     /// Returns the tokens that [`decide`](Self::decide) grants.

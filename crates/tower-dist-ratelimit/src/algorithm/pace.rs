@@ -87,7 +87,8 @@ impl Pace {
         units >> self.token_bits
     }
 
-    /// Returns the shortest time, in whole nanoseconds, in which the clock gains at least `units` from `now`.
+    /// Returns the shortest time, in whole nanoseconds, in which the clock gains at least `units` from `now`. The time
+    /// may end after the horizon, but ends at `u64::MAX` at the latest.
     #[inline]
     pub(super) fn nanos(&self, now: Moment, units: u64) -> u64 {
         if units == 0 {

@@ -169,8 +169,8 @@ impl Arithmetic for SlidingLog {
         self.used(Log::of(words), clamp(now.nanos))
     }
 
-    /// Stores differences, which need fewer bytes: for each entry, the time since the previous entry and the entry's
-    /// tokens.
+    /// Stores differences, which need fewer bytes: for each entry, the time since the previous entry (for the oldest
+    /// one, since the epoch) and its tokens.
     fn encode(&self, words: &[u64]) -> Words {
         let log = Log::of(words);
         let first = [0, log.gone];

@@ -102,8 +102,9 @@ use crate::{BuildError, Decision, Policy};
 /// and 4 ms, then always 8 ms.
 ///
 /// A charge is retried until its caller drops the future or [`timeout`](Self::timeout) has passed. The charge then
-/// takes no tokens, unless a swap is in flight: that swap may still charge. The other charges of the batch are
-/// unaffected. A request that changes several values continues even if its caller drops the future.
+/// takes no tokens, unless an attempt (a load and a swap) is in progress: that attempt may still charge. The other
+/// charges of the batch are unaffected. A request that changes several values continues even if its caller drops the
+/// future.
 ///
 /// # Errors of the store
 ///
@@ -164,10 +165,10 @@ impl<C: CompareAndSwap> CasBackend<C> {
         Self { prefix, ..self }
     }
 
-    /// Maximum time of each load and each swap. If other processes change the value first, a charge is retried for at
-    /// most this time.
+    /// Maximum time of each load and each swap. If other processes change the value first, a charge is retried. Its
+    /// last retry begins at most this time after the charge.
     ///
-    /// A load or swap that takes longer is dropped, and all charges that wait for it get an error. A charge that is no
+    /// A load or swap that takes longer is dropped, and the charges that it serves get an error. A charge that is no
     /// longer retried fails with a [`busy`](BackendError::is_busy) error. Usually the layer's backend timeout is
     /// shorter, and ends the caller's wait earlier.
     ///

@@ -48,8 +48,8 @@ pub struct Charge<'a> {
     /// [`granted`](crate::Decision::granted) is the number of tokens that the charge took. A leaky queue grants only
     /// the cost. A charge of zero cost grants nothing.
     pub up_to: u64,
-    /// The key's quota in place of the policy's own, in force until the next charge with a cost. Such a charge without
-    /// a quota puts the policy's own quota in force again. A charge with a quota fails if the policy has no
+    /// The key's quota in place of the policy's own, in force until another charge changes it. A charge with a cost and
+    /// without a quota puts the policy's own quota in force again. A charge with a quota fails if the policy has no
     /// [`dynamic_quotas`](crate::Policy::dynamic_quotas).
     ///
     /// - Used tokens stay used. In buckets and queues, they drain at the former quota's rate until this charge. Then

@@ -72,7 +72,8 @@ impl BackendError {
         }
     }
 
-    /// Returns whether this is a [`busy`](Self::busy) error: nothing was charged, and a later attempt may succeed.
+    /// Returns whether this is a [`busy`](Self::busy) error. Usually nothing was charged, and a later attempt may
+    /// succeed.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.busy
@@ -84,7 +85,7 @@ impl BackendError {
         Self::late("answer", timeout)
     }
 
-    /// The error of a backend's answer, or of a quota look-up, that took longer than `timeout`.
+    /// The timeout error with this message: no `awaited` within `timeout`.
     pub(crate) fn late(awaited: &str, timeout: Duration) -> Self {
         Self {
             timed_out: true,

@@ -48,8 +48,8 @@ const LOCKS: usize = 256;
 /// | sliding windows of `n` buckets | 100, and 8 for each bucket |
 /// | sliding window logs | 100, and 16 to 37 for each request |
 ///
-/// A table has 1.5 to 2 places for each key of the capacity. A new key that finds no free place replaces the least
-/// limited of twelve or sixteen random keys, which loses its state. A key without used tokens can be replaced at no
+/// A large table has 1.5 to 2 places for each key of the capacity. A new key that finds no free place replaces the
+/// least limited of at most sixteen random keys, which loses its state. A key without used tokens can be replaced at no
 /// loss. So the capacity has to cover only the keys that have *used tokens at the same time*. Even if these keys are as
 /// many as the capacity, only about one new key in 2,000 to 3,000 replaces one of them. There is no clean-up to run. An
 /// attacker who invents keys can replace other keys, so use keys that cost something to get.
@@ -74,8 +74,9 @@ const LOCKS: usize = 256;
 ///
 /// A limiter with one policy that is a bucket, a queue or a fixed window usually decides with one compare-and-swap: no
 /// lock, no allocation. A short lock is necessary for a key's first request, for several policies, for buckets and
-/// queues with dynamic quotas, and for all other algorithms. Requests wait for a lock only if they have the same key,
-/// or by chance the same lock. The memory keeps a SipHash-1-3 of each key with a random seed, and not the key itself.
+/// queues with dynamic quotas, and for all other algorithms. Requests wait for each other's locks only if they have the
+/// same key, or by chance the same lock. The memory keeps a SipHash-1-3 of each key with a random seed, and not the key
+/// itself.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

@@ -114,8 +114,8 @@ impl<Req> CallLimitLayerBuilder<Req> {
 }
 
 impl<Req> CallLimitLayerBuilder<Req, Waits> {
-    /// Maximum time that a request waits for its turn: above zero and at most one hour. The last answer of a remote
-    /// backend can add up to the [`backend_timeout`](Self::backend_timeout).
+    /// Maximum time that a request waits for its turn: above zero and at most one hour. After a late answer of the
+    /// backend, or in a leaky queue, the wait can be up to a [`backend_timeout`](Self::backend_timeout) longer.
     ///
     /// # Default
     ///

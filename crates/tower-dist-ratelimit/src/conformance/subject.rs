@@ -124,6 +124,14 @@ impl Subject {
         self.take(key, 0).await
     }
 
+    /// Returns the remaining tokens of an unused key.
+    pub(super) async fn unused(&self, key: &[u8]) -> Result<u64, Violation> {
+        let remaining = self.look(key).await?.remaining;
+        let operation = "a look at an unused key";
+        within(operation, "remaining", LIMIT..=u64::MAX, remaining)?;
+        Ok(remaining)
+    }
+
     /// Takes all free tokens of a key, and returns their number.
     pub(super) async fn exhaust(&self, key: &[u8]) -> Result<u64, Violation> {
         let mut taken = 0;
@@ -134,7 +142,7 @@ impl Subject {
         Ok(taken)
     }
 
-    /// Makes charges to several policies of this backend together.
+    /// Makes these charges together, as the charges of one request.
     pub(super) async fn ask_all(&self, charges: &[Charge<'_>]) -> Result<JointDecision, Violation> {
         let mut out = Decisions::rejected(charges.len());
         let answer = self.backend.acquire(charges, &mut out);
@@ -152,7 +160,8 @@ impl Subject {
     }
 }
 
-/// Waits for an answer. The decisions of an immediate answer are in `decisions`, and other answers must have as many.
+/// Waits for an answer. An immediate answer has its decisions in `decisions`. A later answer must bring as many
+/// decisions.
 async fn answered(
     operation: &str,
     answer: Answer,

@@ -23,7 +23,7 @@ use crate::Decision;
 pub struct Decisions(SmallVec<[Decision; 4]>);
 
 impl Decisions {
-    /// Returns `len` rejections, which a backend overwrites with its decisions.
+    /// Returns `len` rejections. A backend can overwrite them with its decisions.
     #[must_use]
     pub fn rejected(len: usize) -> Self {
         let mut decisions = Self::none();

@@ -32,16 +32,16 @@ pub enum Source {
     Parts,
     /// This process, with a [lease](crate::Consistency::Leased). `remaining` is an estimate: the unused leased tokens,
     /// and for an allowed request also the tokens that probably remain in the backend. A rejection means that the
-    /// backend recently had too few tokens; `retry_after` is the time until the next refill request, or the backend's
-    /// own wait if that is longer.
+    /// backend recently had too few tokens; `retry_after` is usually the time until the next refill request, or the
+    /// backend's own wait if that is longer.
     Lease,
     /// This process, with an [estimate](crate::Consistency::Eventual) of the usage of all instances. The numbers are
     /// estimates, too.
     Eventual,
     /// This process: the backend recently rejected a request of the same keys and at most the same cost, and would
     /// [usually reject](crate::RateLimitLayerBuilder::deny_cache) this request, too. `remaining` is from that
-    /// rejection. `retry_after` can be too long, by up to the time that the backend's answer took. Under a window or a
-    /// log, it can be too short if this request costs more than the rejected one.
+    /// rejection. `retry_after` can be too long, by up to the time that the backend's answer took. Under a window, a
+    /// log or a leaky queue, it can be too short if this request costs more than the rejected one.
     DenyCache,
     /// This process without the backend, by [`FailureMode::Local`](crate::FailureMode::Local). The numbers refer to
     /// this process's share of the quota.

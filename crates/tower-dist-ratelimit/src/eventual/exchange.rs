@@ -19,7 +19,7 @@ pub(super) struct Exchange {
 }
 
 /// If the task ends early, for example because its runtime shuts down or the backend panics, removes the key. Its
-/// unsent usage is lost, and the next request starts another task.
+/// unsent usage is lost. A later request for the key can start another task.
 impl Drop for Exchange {
     fn drop(&mut self) {
         if !self.is_over {
@@ -29,8 +29,8 @@ impl Drop for Exchange {
 }
 
 impl Exchange {
-    /// Exchanges once per `period`, until the key is idle for a whole wait between two exchanges. The wait after the
-    /// first exchange is `first` instead of `period`.
+    /// Exchanges about once per `period` while the key is in use. The wait after the first exchange is `first` instead
+    /// of `period`.
     pub(super) async fn run(mut self, first: Duration, period: Duration) {
         let mut wait = first;
         while self.is_active() {

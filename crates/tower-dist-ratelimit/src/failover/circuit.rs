@@ -15,7 +15,7 @@ const FEWEST: u64 = 10;
 pub(super) enum Circuit {
     /// Requests query the backend.
     Closed(RecentResults),
-    /// Only probes query the backend, one at a time.
+    /// Probes query the backend, normally one at a time. Other requests do not.
     Open {
         /// The number of probes that queried the backend since the circuit opened.
         probes: u8,
@@ -102,8 +102,8 @@ impl Circuit {
         }
     }
 
-    /// Returns the circuit after its probe has failed. The pause begins now, or at the end of the probe's timeout if
-    /// that was earlier.
+    /// Returns the circuit after its probe has failed. The next probe is due after a pause from now, or when it was due
+    /// without this failure, whichever is earlier.
     pub(super) fn probe_failed(mut self, now: Duration, pauses: Pauses, noise: u64) -> Self {
         if let Self::Open { probes, due } = &mut self {
             *due = (*due).min(now.saturating_add(pauses.after(*probes, noise)));
@@ -111,7 +111,7 @@ impl Circuit {
         self
     }
 
-    /// Returns the circuit after its probe was decided without the backend. The next request becomes the probe.
+    /// Returns the circuit after its probe was decided without the backend. A new probe is due immediately.
     pub(super) fn probe_spared(mut self, now: Duration) -> Self {
         if let Self::Open { probes, due } = &mut self {
             (*probes, *due) = (probes.saturating_sub(1), now);
@@ -119,7 +119,7 @@ impl Circuit {
         self
     }
 
-    /// Returns the time until the next probe, or `None` if the circuit is closed.
+    /// Returns the time until the next probe is due, or `None` if the circuit is closed.
     pub(super) fn open_for(self, now: Duration) -> Option<Duration> {
         match self {
             Self::Closed(_) => None,
@@ -147,7 +147,7 @@ impl RecentResults {
         self
     }
 
-    /// Returns whether these results open the circuit. The latest result must be a failure.
+    /// Returns whether these results open the circuit. Call it only if the latest result is a failure.
     fn is_bad(self) -> bool {
         let all = self.now.all + self.before.all;
         self.row >= ROW || (all >= FEWEST && 2 * self.failed() >= all)

@@ -50,9 +50,8 @@ pub enum FailureMode {
     /// share of each quota. A fixed window then starts with a key's first request. By default, rejections in HTTP are
     /// 503 with the problem type `temporary-reduced-capacity`, because the client may be within the whole limit.
     ///
-    /// Without the backend, each instance admits at most its share. So a client whose requests are spread unevenly over
-    /// the instances can be rejected before it has used its whole quota. When the backend fails, keys usually start with
-    /// their full share.
+    /// Without the backend, a client whose requests are spread unevenly over the instances can be rejected before it
+    /// has used its whole quota. When the backend fails, keys usually start with their full share.
     ///
     /// A second `Memory` counts the tokens to charge to the backend after the outage. Each of the two has room for
     /// 100,000 keys per policy and takes a few kilobytes while unused.
@@ -60,11 +59,11 @@ pub enum FailureMode {
     /// # After an outage
     ///
     /// An instance returns to the backend when its own circuit closes, so instances return at different times. For 5 s
-    /// after its circuit closes, an instance admits only requests that both the backend and its share allow. With a
-    /// `backend_timeout` above 1 s this time is 3 s plus two timeouts. With the next request of a key, the instance
-    /// also charges the backend for the tokens that it has admitted alone, except under a leaky queue. Both the share
-    /// and the later charge keep a returned instance from using the full rate of the backend while others still admit
-    /// their shares. In an interval D around an outage, all instances together admit at most:
+    /// after its circuit closes, an instance normally admits only requests that both the backend and its share allow.
+    /// With a `backend_timeout` above 1 s this time is 3 s plus two timeouts. With a later request of a key, the
+    /// instance also charges the backend for tokens that it recently admitted alone, except under a leaky queue. Both
+    /// the share and this charge keep a returned instance from using the full rate of the backend while others still
+    /// admit their shares. In an interval D around an outage, all instances together admit at most:
     ///
     /// - for a bucket, `rate · D` plus three bursts: one before the outage, one from the shares, and one after all
     ///   instances have returned. Without an outage it is one burst.
@@ -73,9 +72,9 @@ pub enum FailureMode {
     ///   has admitted alone. The bound is then higher by these tokens.
     ///
     /// The bounds assume [`Consistency::Exact`](crate::Consistency::Exact), and that at most `instances` instances run.
-    /// They also assume that each limit is at least `instances`, and each burst at least `instances` times the policy's
-    /// fixed cost. Otherwise the shares can add up to more than the quota, because a share's limit is at least 1 and
-    /// its burst at least the cost. The bounds do not cover three cases:
+    /// They also assume that each limit is at least `instances`, and that each burst is at least `instances` times the
+    /// policy's fixed cost. For a fixed window, they assume that the limit is at least `instances` times that cost.
+    /// Otherwise the shares can add up to more than the quota. The bounds do not cover these cases:
     ///
     /// - An instance without requests during the outage can admit all requests that the backend allows, while others
     ///   still return.

@@ -98,7 +98,7 @@ impl Fallback {
         let _ = self.unreported.settle(&[self.own(number, charge)], cost);
     }
 
-    /// Refunds a charge to the share, because the backend has not admitted the request.
+    /// Refunds a charge to the share, because the backend rejected the request or failed.
     pub(crate) fn release(&self, number: usize, charge: Charge<'_>) {
         let cost = i64::try_from(charge.cost).unwrap_or(i64::MAX);
         let _ = self.share.settle(&[self.own(number, charge)], -cost);
@@ -151,8 +151,8 @@ impl Fallback {
         }
     }
 
-    /// Returns the charge with the share's id and quota in place of the policy's. The new charge grants exactly its
-    /// cost.
+    /// Returns the charge with the share's id and quota in place of the policy's. The maximum grant of the new charge
+    /// is its cost.
     fn own<'a>(&self, number: usize, charge: Charge<'a>) -> Charge<'a> {
         let share = &self.shares[number];
         let quota = charge.quota.map(|quota| share.of(quota));
@@ -166,7 +166,7 @@ impl Share {
             id: PolicyId::new(0),
             algorithm: match policy.algorithm() {
                 // Aligned windows of this process would start at other times than the backend's windows. Two of them
-                // could overlap one window of the backend and both admit requests in it.
+                // could admit requests in the backend's window in which an outage begins.
                 Algorithm::FixedWindow { .. } => Algorithm::FixedWindowFromFirstRequest,
                 algorithm => algorithm,
             },

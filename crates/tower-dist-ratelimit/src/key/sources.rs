@@ -98,8 +98,8 @@ where
 
 /// One key per method. Every request has a method.
 ///
-/// Combine it with another key: `(key::matched_path(), key::method())` is a key of two parts. With this
-/// key alone, a client gets a fresh bucket for every method it invents.
+/// Combine it with another key: `(key::matched_path(), key::method())` is a key of two parts. A client can get a fresh
+/// bucket for every method it invents.
 pub fn method() -> impl KeyExtractor {
     |head: RequestParts<'_>, sink: &mut KeySink| head.method().as_str().write(sink)
 }

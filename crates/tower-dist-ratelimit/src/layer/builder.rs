@@ -59,8 +59,8 @@ impl RateLimitLayer {
 impl<R> RateLimitLayerBuilder<R> {
     shared_setters!();
 
-    /// Adds a policy. A request passes if all policies that apply to the request allow it. Otherwise no policy is
-    /// charged, or the charges are [refunded](crate::Source::Parts).
+    /// Adds a policy. A request passes if all policies that apply to the request allow it. Otherwise the backend
+    /// usually charges no policy, or [refunds](crate::Source::Parts) the charges.
     ///
     /// With two nested layers, the outer layer has already charged a request that the inner layer rejects. To decide a
     /// limit for all requests and a limit for some requests together, add both to one layer, with [`Policy::only_if`].
@@ -213,7 +213,7 @@ impl<R> RateLimitLayerBuilder<R> {
 
     /// Builds rejection responses with a closure, for bodies that are not `From<Bytes>` or for another text.
     ///
-    /// The layer adds `Retry-After` if the wait is known and the response lacks it, and the
+    /// The layer adds `Retry-After` if the wait is known and the response lacks it. The layer can also add the
     /// [`RateLimit` headers](Self::headers).
     ///
     /// ```

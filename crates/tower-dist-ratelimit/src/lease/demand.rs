@@ -91,8 +91,8 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Returns the number of tokens to lease: three quarters of the tokens used in a lease time, minus the
-    /// held tokens, so that few expire.
+    /// Returns the number of tokens to lease: three quarters of the tokens that `demand` requests of this cost use,
+    /// minus the held tokens, so that few expire.
     ///
     /// The maximum is a quarter of the backend's remaining tokens, so that leases shrink near the limit and other
     /// instances find tokens. But the maximum is at least the smaller of two numbers: the cost of [`BATCH`] requests,
@@ -123,9 +123,9 @@ impl Shortage {
         self.0 >= 3
     }
 
-    /// Returns the pause before the next refill: the time of 1, 2, 4, 8 or 16 requests, at most one lease time. Without
-    /// a shortage, returns zero. The first pauses are so short that this process rejects hardly any request during a
-    /// brief shortage.
+    /// Returns the pause before the next refill, without regard to the backend's own wait: the time of 1, 2, 4, 8 or 16
+    /// requests, at most one lease time. Without a shortage, returns zero. The first pauses are short, so that they
+    /// cause few rejections during a brief shortage.
     pub(super) fn pause(self, demand: u64, lease: u64) -> u64 {
         match self.0 {
             0 => 0,

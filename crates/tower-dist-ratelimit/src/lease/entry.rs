@@ -198,8 +198,8 @@ impl KeyState {
         // The first estimates are uncertain, so half of `HOT` must also have been measured.
         if extra == 0 || demand < HOT || self.demand.per_lease() < HOT / 2 {
             if claim.ahead {
-                // Unless tokens are returned, requests that are paid from a lease do not call `plan` until
-                // `later`. The call would take the lock, and probably start no refill yet.
+                // Requests that are paid from a lease usually do not call `plan` until `later`. The call would take the
+                // lock, and probably start no refill yet.
                 let later = claim.now.saturating_add(lease / 8);
                 entry.not_before.store(later, Relaxed);
             }
@@ -207,7 +207,7 @@ impl KeyState {
         }
         self.last_id += 1;
         (self.in_flight, self.refunded, self.outside) = (self.last_id, false, 0);
-        // Unless the key is evicted, no other request for it starts a refill while this one is in flight.
+        // Until this refill ends, this entry starts no other refill, unless another key takes the entry.
         entry.not_before.store(u64::MAX, Relaxed);
         Plan::Refill(Refill {
             tag: claim.tag,
@@ -219,7 +219,7 @@ impl KeyState {
         })
     }
 
-    /// Returns a rejection that lasts until `until`, or until the backend's own wait ends if that is later.
+    /// Returns a rejection whose wait ends at `until`, or at the end of the backend's own wait if that is later.
     pub(super) fn reject(&self, entry: &LeaseEntry, claim: Claim, until: u64) -> Decision {
         // This process may call the backend again from `until` on, even if the backend's wait ends later. Other
         // instances may return tokens before that wait ends.
@@ -232,8 +232,8 @@ impl KeyState {
         Decision::reject(limit, remaining, Some(wait), full_after).by(Source::Lease)
     }
 
-    /// Records tokens that the backend charges, or may charge, outside of the lease. The reported remaining tokens
-    /// shrink immediately, as those in the backend do.
+    /// Records tokens that the backend charges, or may charge, outside of the lease. Also subtracts them from the
+    /// entry's remaining tokens.
     pub(super) fn charged_outside(&mut self, entry: &LeaseEntry, tokens: u64) {
         self.outside = self.outside.saturating_add(tokens);
         let remaining = entry.remaining.load(Relaxed);
@@ -242,9 +242,9 @@ impl KeyState {
             .store(remaining.saturating_sub(tokens), Relaxed);
     }
 
-    /// Stores the granted tokens above the cost of the waiting request as a lease. Returns the new
-    /// `reject_until`, which is 0 if no requests are to be rejected. If the key was evicted after the
-    /// refill was sent, discards the tokens and returns 0.
+    /// Stores the granted tokens above the cost of the waiting request as a lease. Returns the new `reject_until`,
+    /// which is 0 if no requests are to be rejected. If the key was evicted after the refill was sent, usually discards
+    /// the tokens and returns 0.
     pub(super) fn answered(
         &mut self,
         entry: &LeaseEntry,
@@ -266,8 +266,8 @@ impl KeyState {
             0
         };
         self.reject_until = until;
-        // If the backend rejected a request with a wait, this process rejects only requests that cost at least as much.
-        // After any other grant of fewer tokens than the refill asked for, this process rejects requests of any cost.
+        // After a rejection with a wait, this process rejects only requests that cost at least `refill.cost`. After any
+        // other answer, no request is too cheap to be rejected.
         (self.reject_from, self.due) = match decision.retry_after {
             Some(wait) if !decision.allowed => (refill.cost, now.saturating_add(nanos(wait))),
             _ => (0, 0),
@@ -286,8 +286,8 @@ impl KeyState {
         until
     }
 
-    /// Ends a refill. Unless tokens are returned, the next refill starts at `not_before` at the earliest. Until then,
-    /// the backend decides one by one on requests that find too few leased tokens, or this process rejects them.
+    /// Ends a refill. Usually the next refill starts at `not_before` at the earliest. Until then, the backend decides
+    /// one by one on requests that find too few leased tokens, or this process rejects them.
     pub(super) fn ended(&mut self, entry: &LeaseEntry, refill: Refill, not_before: u64) {
         if self.in_flight == refill.id {
             self.in_flight = 0;

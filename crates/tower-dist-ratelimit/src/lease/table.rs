@@ -99,7 +99,8 @@ impl EntrySet {
             return None;
         }
         self.entries[coldest].give_to(claim.tag);
-        // The new key continues the ids of the evicted key. So a late answer for the evicted key has another id.
+        // The new key continues the ids of the evicted key. So if the evicted key returns to this entry, a late answer
+        // for it has another id.
         states[coldest] = KeyState::new(claim.now, states[coldest].last_id);
         Some(coldest)
     }

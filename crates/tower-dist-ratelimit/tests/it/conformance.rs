@@ -68,6 +68,8 @@ fn kit(fault: Fault) -> Conformance {
 async fn each_check_finds_the_backend_that_breaks_its_promise() {
     for (fault, check, field) in [
         (Fault::RemainingIsOneTooMany, "decisions", "remaining"),
+        (Fault::NothingEverRemains, "refunds", "remaining"),
+        (Fault::NothingEverRemains, "keys", "remaining"),
         (Fault::RefusesTheLast, "decisions", "allowed"),
         (Fault::IgnoresWants, "decisions", "granted"),
         (Fault::RetryIsEarly, "retry", "allowed"),

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use crate::Budget;
 
-/// Time after which an unused partition may be evicted. By default, the pools of hyper-util and reqwest close idle
-/// connections after the same time.
+/// Time after which an unused partition may be evicted. The connection pools of hyper-util and reqwest have the same
+/// default idle timeout.
 pub(super) const MAX_UNUSED: Duration = Duration::from_secs(90);
 
 /// The partitions of the keys whose hashes have the same low bits: on average at most eight.
@@ -72,9 +72,9 @@ impl PartitionShard {
         })
     }
 
-    /// Takes the partitions out of the shard while `change` runs, so that no thread can find them. Once a budget has no
-    /// other owner, no thread can clone it until `change` returns. A thread that began to search before, or has cloned
-    /// a budget, counts as another owner.
+    /// Takes the partitions out of the shard while `change` runs, so that no new search can find them. Once a budget
+    /// has no other owner, no thread can clone it until `change` returns. A thread that began to search before, or has
+    /// cloned a budget, counts as another owner.
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Partition>) -> T) -> T {
         let partitions = self.0.swap(None);
         let mut partitions = partitions.map(Arc::unwrap_or_clone).unwrap_or_default();

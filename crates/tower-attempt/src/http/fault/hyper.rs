@@ -39,8 +39,10 @@ pub(crate) fn known(error: &dyn Any) -> Option<&(dyn error::Error + 'static)> {
     Some(error)
 }
 
-/// Classifies an error of hyper, h2 or hyper-util's client. Returns `None` for an error of any other type. Also returns
-/// `None` for most errors of hyper-util's client, because only the sources of these errors show the fault.
+/// Classifies an error of hyper, h2 or hyper-util's client. Returns `None` for an error of any other type.
+///
+/// Of the errors of hyper-util's client, classifies only a failed connection, and returns `None` for the others. The
+/// sources of the others may show a fault.
 pub(super) fn fault(error: &(dyn error::Error + 'static)) -> Option<Fault> {
     #[allow(unused_imports, reason = "empty where hyper-util has no client")]
     use hyper_util::client::legacy::*;

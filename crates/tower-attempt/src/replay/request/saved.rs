@@ -19,7 +19,7 @@ pub struct SavedRequest<S: Body> {
     method: Method,
     uri: Uri,
     version: Version,
-    /// The header fields. A list takes one allocation. The clone of a map takes at least two.
+    /// The header fields. Unless there are none, a list takes one allocation, and the clone of a map at least two.
     fields: Vec<(HeaderName, HeaderValue)>,
     extensions: Extensions,
     content: Content<S>,

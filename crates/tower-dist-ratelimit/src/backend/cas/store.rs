@@ -45,7 +45,8 @@ pub trait CompareAndSwap: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The store did not answer. The value may have been written, so the backend does not retry the swap.
+    /// The store did not answer, or its answer cannot be read. Unless the error is [`busy`](BackendError::busy), the
+    /// backend does not retry the swap, because the value may have been written.
     fn swap(
         &self,
         key: &[u8],

@@ -47,13 +47,13 @@ pub(super) enum Action {
 /// Charges, each with its index in the request and the index of its policy in the set.
 pub(super) type Charges = SmallVec<[(usize, usize, Charge<'static>); 1]>;
 
-/// The charges of one request to one value. The request's caller waits for the answer.
+/// The charges of one request to one value.
 struct QueuedRequest {
     action: Action,
     charges: Charges,
     answer: oneshot::Sender<Result<JointDecision, BackendError>>,
-    /// If the request still waits at this time, it fails before the task next loads the value from the store. `None` if
-    /// an `Instant` cannot hold that time.
+    /// After this time, the task does not load the value again for this request: the request fails. `None` if an
+    /// `Instant` cannot hold that time.
     end: Option<Instant>,
     _room: OwnedSemaphorePermit,
 }

@@ -17,8 +17,8 @@ const STRIPES: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
     64
 };
 
-/// Number of lines, 4 MB, that a processor core usually keeps in its own cache. For fewer lines, a prefetch takes
-/// longer than it saves.
+/// Maximum number of lines, 4 MB, for which nothing is prefetched. A processor usually has so few lines in its caches,
+/// so a prefetch would take longer than it saves.
 const CACHED_LINES: usize = 1 << 16;
 
 /// A key can be in one of three lines of slots. A look-up searches them in this order.
@@ -139,10 +139,10 @@ impl Slots {
     /// Waits for the insert that took the slot, and returns whether the key got the slot back.
     ///
     /// The caller's charge has changed the slot's value. An insert that had read the value before the charge fails, and
-    /// gives the slot back to the key. If the new owner's insert came before the charge, the charge succeeded only
-    /// because that insert had written a value equal to `seen`. Then the new owner was charged, and this function undoes
-    /// the charge. If the new owner's value or the stripe's last insert has changed since, the charge stays, and the new
-    /// owner has too few tokens.
+    /// gives the slot back to the key. If the new owner's insert came before the charge, the slot's value was `seen`
+    /// again, and the new owner was charged. If that insert is still the stripe's last one and wrote `seen`, and the
+    /// value is still `next`, this function undoes the charge. Otherwise the charge stays, and the new owner can have
+    /// too few tokens.
     #[cold]
     fn keeps_slot(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
         let _locked = self.lock(key);
@@ -165,8 +165,9 @@ impl Slots {
         loop {
             let (slot, seen) = self.victim(key);
             let owner = slot.key.load(Acquire);
-            // The old key is removed before the value changes. So a thread that reads the new value finds the old key
-            // removed, and charges nothing. `keeps_slot` handles a thread that has read an equal old value.
+            // The old key is removed before the value changes. So if a charge to the old key reads the new value, it
+            // finds the old key removed and changes nothing. `keeps_slot` handles a charge that has read an equal old
+            // value.
             slot.key.store(Fingerprint::RESERVED, Release);
             if slot
                 .value
@@ -177,7 +178,7 @@ impl Slots {
                 *self.last_inserts(slot) = (slot.place(), value);
                 return;
             }
-            // The old key was charged meanwhile, and may no longer be the least limited: chooses again.
+            // The old key's value has changed meanwhile, and may no longer be the lowest: chooses again.
             slot.key.store(owner, Release);
         }
     }

@@ -8,11 +8,11 @@ use crate::algorithm::saturating_nanos;
 /// midnight (UTC). The arithmetic's [horizon](crate::arithmetic::HORIZON) is then in January 2120.
 pub const EPOCH: Duration = Duration::from_secs(1_577_836_800);
 
-/// The time for which backends that decide by the machines' clocks keep a window after its end. So a machine whose
-/// clock is behind still finds the window.
+/// The minimum time for which backends that decide by the machines' clocks keep a window after its end. So a machine
+/// whose clock is somewhat behind still finds the window.
 ///
-/// A window shorter than this time is kept for its own length instead, unless it shares a value with a longer window.
-/// The backends add one or more seconds for the tick of the store's clock.
+/// A window shorter than this time is kept for at least its own length instead. The backends add one or more seconds
+/// for the tick of the store's clock.
 pub const SKEW: Duration = Duration::from_secs(60);
 
 /// Returns the time of this machine's wall clock, in nanoseconds since the [`EPOCH`].

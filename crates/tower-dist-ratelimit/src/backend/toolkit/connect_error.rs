@@ -1,12 +1,12 @@
 use std::{error::Error, fmt};
 
-/// The error of a backend that could not connect. The message names the server or the setting, and the problem.
+/// The error of a backend that could not connect. The message names the problem, and usually the server or the setting.
 ///
-/// Causes are an invalid URL or other setting, an unreachable host, a timeout, credentials that the server rejects, and
-/// an unsuitable server, such as one that is too old or read-only. The backends of this project never put a password
-/// into the message.
+/// Causes include an invalid URL or other setting, an unreachable host, a timeout, credentials that the server rejects,
+/// and an unsuitable server, such as one that is too old or read-only. The backends of this project never put a
+/// password into the message.
 ///
-/// A backend's `connect` returns this error after one failed attempt. A backend's `connect_lazy` connects in the
+/// A backend's `connect` returns this error if it cannot connect now. A backend's `connect_lazy` connects in the
 /// background, so it returns this error only for invalid settings.
 ///
 /// ```
@@ -22,7 +22,7 @@ pub struct ConnectError {
 }
 
 impl ConnectError {
-    /// An error with the message `to: problem`. `to` names the server or the setting.
+    /// An error with the message `to: problem`. `to` usually names the server or the setting.
     #[must_use]
     pub fn new(to: impl fmt::Display, problem: impl fmt::Display) -> Self {
         Self {

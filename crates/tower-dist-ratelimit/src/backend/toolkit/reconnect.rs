@@ -9,9 +9,9 @@ use tower_jitter_retry::{Backoff, Schedule};
 use super::{ConnectError, Health, connect_within};
 use crate::backend::BoxFuture;
 
-/// The first and the longest delay after a failed attempt, before jitter. The first delay is short, so that a restarted
-/// server is reached soon. Full jitter halves a delay on average, so at the longest delay each client makes at most
-/// about two attempts a second.
+/// The first and the longest delay of the backoff, before jitter. The first delay is short, so that a restarted server
+/// is reached soon. Full jitter halves a delay on average, so at the longest delay at most about two attempts begin per
+/// second.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
 
@@ -49,7 +49,7 @@ pub struct Reconnect<T> {
 }
 
 impl<T: Send + 'static> Reconnect<T> {
-    /// Calls `connect` for each attempt, and drops an attempt after `timeout`.
+    /// A `Reconnect` that calls `connect` for each attempt, and drops an attempt after `timeout`.
     #[must_use]
     pub fn new(connect: Connector<T>, timeout: Duration) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl<T: Send + 'static> Reconnect<T> {
     ///
     /// If an attempt has not ended after 1 s, the next one begins, and both continue: a server that hung may recover,
     /// but never answer its old connections. At most five attempts run concurrently. If an attempt panics, `health`
-    /// records nothing, and the next attempt does not begin earlier.
+    /// records nothing.
     ///
     /// # Cancel safety
     ///

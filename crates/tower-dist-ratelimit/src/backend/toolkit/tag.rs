@@ -53,8 +53,8 @@ impl Tags {
     }
 }
 
-/// Returns the index of a key's entry in the cache. Clients gain nothing by choosing keys with the same index: at
-/// worst, each look-up hashes its key, as without a cache.
+/// Returns the index of a key's entry in the cache. Clients gain little by choosing keys with the same index: at worst,
+/// each look-up hashes its key, as without a cache.
 fn place(key: &[u8]) -> usize {
     let bits = SipHasher13::new().hash(key) >> (u64::BITS - PLACE_BITS);
     usize::try_from(bits).unwrap_or_default()
@@ -73,7 +73,7 @@ pub fn tag(key: &[u8]) -> Tag {
     tag
 }
 
-/// Returns the first 64 bits of a tag's hash as a number. The number is the same on every machine.
+/// Returns the first 64 bits of the hash that a tag contains, as a number. The number is the same on every machine.
 ///
 /// ```
 /// use tower_dist_ratelimit::backend::toolkit::{tag, tag_bits};

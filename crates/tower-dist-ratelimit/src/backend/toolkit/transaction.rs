@@ -304,8 +304,8 @@ fn send<P: TransactionPart>(parts: Vec<P>) -> Sent<P> {
     sent.collect()
 }
 
-/// Waits for the answers to all parts, and sends the smaller parts of a part that splits. All parts are in flight, so
-/// waiting for one answer after the other takes no longer than waiting for all at once.
+/// Waits for the answers to all parts, one after the other. The parts were sent together, so their round trips overlap.
+/// If a part splits, sends the smaller parts and waits for their answers, too.
 async fn answers<P: TransactionPart>(mut sent: Sent<P>) -> Answered<P> {
     let mut answers = Vec::with_capacity(sent.len());
     while !sent.is_empty() {
@@ -331,7 +331,7 @@ fn is_allowed<P: TransactionPart>(answers: &Answered<P>) -> bool {
     answers.all(|answer| answer.is_ok_and(|verdict| verdict.allowed))
 }
 
-/// Returns the refunds of the parts that took tokens. Empty if all parts allow the request.
+/// Returns the refunds of the parts whose answers grant tokens. Empty if all parts allow the request.
 fn refunds<P: TransactionPart>(answers: &Answered<P>) -> Vec<P> {
     if is_allowed(answers) {
         return Vec::new();

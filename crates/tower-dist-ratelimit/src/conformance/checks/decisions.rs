@@ -18,9 +18,9 @@ const LENGTH: u32 = 40;
 /// A window for clocks that cannot be paused. With [`LIMIT`] tokens per window, a bucket gains a token every 25 ms.
 const LIVE: Duration = Duration::from_millis(500);
 
-/// Checks that random requests are decided as the arithmetic decides them. If the clock can be paused, time passes
-/// between the requests, except for staggered windows. If the clock cannot be paused, time passes only for buckets,
-/// queues and logs, in every second sequence. The beginning of windows is then unknown.
+/// Checks that random requests are decided as the arithmetic decides them. If the clock can be paused, the check
+/// advances it between the requests, except for staggered windows. If the clock cannot be paused, the beginning of
+/// windows is unknown. The check then pauses only for buckets, queues and logs, in every second sequence.
 pub(super) async fn decisions(case: Case) -> Checked {
     let kit = &case.kit;
     let mut numbers = Rng::new(kit.seed, case.check);

@@ -53,7 +53,7 @@ pub(super) async fn nothing_written(case: Case) -> Checked {
 pub(super) async fn refunds(case: Case) -> Checked {
     let subject = case.subject(FROZEN)?;
     let key = subject.key("a");
-    let full = subject.look(&key).await?.remaining;
+    let full = subject.unused(&key).await?;
     let left = |what: &'static str, seen: Decision, expected: u64| {
         remains(format_args!("{what} of {full}"), expected, seen)
     };
@@ -108,7 +108,7 @@ pub(super) async fn keys(case: Case) -> Checked {
     for key in &keys {
         subject.reset(key).await?;
     }
-    let full = subject.look(&keys[0]).await?.remaining;
+    let full = subject.unused(&keys[0]).await?;
     for turn in 1..=2 {
         for key in &keys {
             let seen = subject.take(key, 1).await?;

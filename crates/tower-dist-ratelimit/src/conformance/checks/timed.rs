@@ -10,8 +10,7 @@ use super::{
 
 const NANO: Duration = Duration::from_nanos(1);
 
-/// Returns a margin: this long before the end of a wait, a request must still be rejected, even if the clock errs by
-/// its grain.
+/// Returns a margin. This long before the end of a wait, the wait must still last, even if the clock errs by its grain.
 fn early(grain: Duration) -> Duration {
     (4 * grain).max(NANO)
 }
@@ -88,7 +87,8 @@ pub(super) async fn expiry(case: Case) -> Checked {
     let used = subject.take(&key, 2).await?;
     let since = [asked, subject.now()].map(Duration::from_nanos);
     let (wait, grain) = (used.reset_after, subject.grain());
-    // No token counts for longer than two windows. A queue drains within a window plus the time of one request.
+    // Under this quota, no token counts for longer than two windows. A queue drains within a window plus the time of
+    // one request.
     let longest = 2 * subject.quota.window() + grain;
     within("acquire of a used key", "reset_after", NANO..=longest, wait)?;
     subject.pass(wait.saturating_sub(early(grain))).await;

@@ -18,6 +18,7 @@ use tower_dist_ratelimit::{
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
     RemainingIsOneTooMany,
+    NothingEverRemains,
     RefusesTheLast,
     IgnoresWants,
     RetryIsEarly,
@@ -175,6 +176,7 @@ impl Faulty {
             let retry = out.retry_after.filter(|wait| !wait.is_zero());
             match self.fault {
                 Fault::RemainingIsOneTooMany => out.remaining += 1,
+                Fault::NothingEverRemains => out.remaining = 0,
                 Fault::RefusesTheLast if out.allowed && out.granted > 0 && out.remaining == 0 => {
                     *out = Decision::reject(out.limit, 0, Some(nano), out.reset_after);
                 }
