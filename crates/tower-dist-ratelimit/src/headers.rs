@@ -92,18 +92,24 @@ pub(crate) fn state<'a>(
     let mut text = FieldText::new();
     for (quoted, decision) in decided {
         text.member(quoted);
-        text.parameter(b";r=", decision.remaining);
-        if let Some(wait) = wait(decision) {
-            text.parameter(b";t=", whole_seconds(wait));
+        let (remaining, seconds) = numbers(decision);
+        text.parameter(b";r=", remaining);
+        if let Some(seconds) = seconds {
+            text.parameter(b";t=", seconds);
         }
     }
     text.finish()
 }
 
+/// Returns the remaining tokens and the seconds of a decision for `RateLimit`.
+pub(crate) fn numbers(decision: &Decision) -> (u64, Option<u64>) {
+    (decision.remaining, wait(decision).map(whole_seconds))
+}
+
 /// Returns the numbers of one policy for the headers of [`X_RATELIMIT`]. `most` is the number for `X-RateLimit-Limit`.
 pub(crate) fn x_ratelimit(most: u64, decision: &Decision) -> [Option<u64>; 3] {
-    let reset = wait(decision).map(whole_seconds);
-    [Some(most), Some(decision.remaining), reset]
+    let (remaining, seconds) = numbers(decision);
+    [Some(most), Some(remaining), seconds]
 }
 
 /// Returns the time until the client's usage is zero again. After a rejection, returns the wait until the same request
@@ -115,26 +121,37 @@ fn wait(decision: &Decision) -> Option<Duration> {
     }
 }
 
-/// The latest value of `Retry-After`, with its number. While clients exceed a limit, most rejections have the same
-/// number and share the value.
-pub(crate) struct RetryAfter(Mutex<(u64, HeaderValue)>);
+/// The latest value of a header, with the numbers in it. While clients exceed a limit, most rejections have the same
+/// numbers and share the value.
+pub(crate) struct Latest<N>(Mutex<Option<(N, HeaderValue)>>);
 
-impl RetryAfter {
+impl<N: PartialEq> Latest<N> {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new((0, HeaderValue::from_static("0"))))
+        Self(Mutex::new(None))
     }
 
-    /// Returns the value for a wait: at least one second, because 0 invites an immediate retry.
-    pub(crate) fn value(&self, wait: Duration) -> HeaderValue {
-        let seconds = whole_seconds(wait).max(1);
+    /// Returns the value with these numbers.
+    pub(crate) fn value(
+        &self,
+        numbers: N,
+        build: impl FnOnce() -> Option<HeaderValue>,
+    ) -> Option<HeaderValue> {
         // If another thread uses the latest value, builds a new one instead of waiting.
         let Ok(mut latest) = self.0.try_lock() else {
-            return integer(seconds);
+            return build();
         };
-        if latest.0 != seconds {
-            *latest = (seconds, integer(seconds));
+        if latest.as_ref().is_none_or(|(shown, _)| *shown != numbers) {
+            *latest = Some((numbers, build()?));
         }
-        latest.1.clone()
+        latest.as_ref().map(|(_, value)| value.clone())
+    }
+}
+
+impl Latest<u64> {
+    /// Returns the value of `Retry-After` for a wait: at least one second, because 0 invites an immediate retry.
+    pub(crate) fn retry_after(&self, wait: Duration) -> Option<HeaderValue> {
+        let seconds = whole_seconds(wait).max(1);
+        self.value(seconds, || Some(integer(seconds)))
     }
 }
 
@@ -163,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_written_in_seconds_rounded_up_and_at_least_one() {
-        let retry_after = RetryAfter::new();
+        let latest = Latest::new();
         for (wait, seconds) in [
             (Duration::ZERO, "1"),
             (Duration::from_nanos(1), "1"),
@@ -172,7 +189,7 @@ mod tests {
             (Duration::from_secs(1), "1"),
             (Duration::MAX, "18446744073709551615"),
         ] {
-            assert_eq!(retry_after.value(wait), seconds);
+            assert_eq!(latest.retry_after(wait).unwrap(), seconds);
         }
     }
 

@@ -15,7 +15,7 @@ pub(crate) use self::stamp::policies_of;
 use self::{follow_up::Refund, stamp::Stamp};
 use crate::{
     Decided, RateLimitHandle, Reason, Rejection, RejectionResponse, ResponseHeaders,
-    headers::RetryAfter,
+    headers::Latest,
     key::RequestParts,
     limits::{Check, Limits, Outcome, Rule},
 };
@@ -37,7 +37,9 @@ pub(crate) struct HttpLimits {
     pub(crate) answers: HttpSettings,
     /// The value of `RateLimit-Policy`, if it is the same for all requests.
     pub(crate) policy_field: Option<HeaderValue>,
-    pub(crate) retry_after: RetryAfter,
+    pub(crate) retry_after: Latest<u64>,
+    /// The `RateLimit` of the latest rejection on which one policy decided, with the index of the policy.
+    pub(crate) state: Latest<(usize, (u64, Option<u64>))>,
 }
 
 /// The HTTP settings of a layer.
@@ -143,8 +145,9 @@ impl HttpLimits {
         if let Some(wait) = rejection.retry_after()
             && !reject.has_retry_hint()
             && let Ok(Entry::Vacant(entry)) = fields.try_entry(RETRY_AFTER)
+            && let Some(value) = self.retry_after.retry_after(wait)
         {
-            let _ = entry.try_insert(self.retry_after.value(wait));
+            let _ = entry.try_insert(value);
         }
         if self.answers.fields != ResponseHeaders::Never
             && let Some(stamp) = Stamp::new(self, rejection.decided())

@@ -55,6 +55,14 @@ impl<'a> Decided<'a> {
         charges.iter().zip(decisions.iter())
     }
 
+    /// Returns the rejection and the index of its policy, if only one policy decided and it rejected the request.
+    pub(crate) fn only_rejection(&self) -> Option<(usize, &'a Decision)> {
+        match (&self.check.charges[..], &self.check.decisions[..]) {
+            ([asked], [decision]) if !decision.allowed => Some((asked.rule, decision)),
+            _ => None,
+        }
+    }
+
     /// Returns whether the numbers of all decisions are meaningful: no failure mode decided without a counter.
     pub(crate) fn has_counted(&self) -> bool {
         let mut decisions = self.check.decisions.iter();

@@ -31,11 +31,15 @@ impl Stamp {
             Some(policies) => Some(policies.clone()),
             None => policies_of(&http.limits.rules, decided),
         };
-        let state = decided.named().filter(|(rule, _)| !rule.policy.hidden);
-        let state = state.map(|(rule, one)| (rule.quoted.as_str(), one));
+        let shown = decided.named().filter(|(rule, _)| !rule.policy.hidden);
+        let build = || headers::state(shown.map(|(rule, one)| (rule.quoted.as_str(), one)));
+        let state = match decided.only_rejection() {
+            Some((rule, one)) => http.state.value((rule, headers::numbers(one)), build),
+            None => build(),
+        };
         Some(Self {
             policies,
-            state: headers::state(state)?,
+            state: state?,
             x_ratelimit,
         })
     }

@@ -7,7 +7,7 @@ use crate::{
     BuildError, Consistency, Decided, FailureMode, GrpcRejection, Policy, ProblemJson, Rejection,
     ResponseHeaders,
     backend::Backend,
-    headers::RetryAfter,
+    headers::Latest,
     http::{HttpLimits, HttpSettings, ResponseHead, policies_of},
     key::RequestParts,
     limits::{Check, Settings},
@@ -293,7 +293,8 @@ impl<R> RateLimitLayerBuilder<R> {
             policy_field: policies_of(&limits.rules, none).filter(|_| !varies),
             limits: Arc::new(limits),
             answers: self.answers,
-            retry_after: RetryAfter::new(),
+            retry_after: Latest::new(),
+            state: Latest::new(),
         };
         Ok(RateLimitLayer {
             http: Arc::new(http),

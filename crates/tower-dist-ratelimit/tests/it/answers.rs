@@ -219,6 +219,36 @@ async fn the_fields_of_a_rejection_name_the_time_to_retry_and_other_fields_the_t
     assert_eq!(field(&response, "retry-after"), Some("3"));
 }
 
+/// Rejections with the same numbers share a value.
+#[tokio::test(start_paused = true)]
+async fn consecutive_rejections_name_their_own_policy_and_wait() {
+    let only = |name: &'static str| {
+        Policy::new(name, Quota::per_minute(1)).only_if(move |head| head.headers()["key"] == name)
+    };
+    let mut service = RateLimitLayer::builder(Memory::default())
+        .limit(only("a"))
+        .limit(only("b"))
+        .build()
+        .unwrap()
+        .layer(Probe::default());
+    send(&mut service, from("a")).await;
+    send(&mut service, from("b")).await;
+    for (pause, key, state, wait) in [
+        (0, "a", r#""a";r=0;t=60"#, "60"),
+        (0, "a", r#""a";r=0;t=60"#, "60"),
+        (0, "b", r#""b";r=0;t=60"#, "60"),
+        (0, "a", r#""a";r=0;t=60"#, "60"),
+        (1, "a", r#""a";r=0;t=59"#, "59"),
+        (1, "b", r#""b";r=0;t=58"#, "58"),
+    ] {
+        tokio::time::advance(Duration::from_secs(pause)).await;
+        let response = send(&mut service, from(key)).await;
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(field(&response, "ratelimit"), Some(state));
+        assert_eq!(field(&response, "retry-after"), Some(wait));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_that_can_never_pass_gets_no_retry_after() {
     let mut service = RateLimitLayer::builder(Memory::default())
