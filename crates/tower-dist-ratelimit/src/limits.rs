@@ -55,7 +55,8 @@ pub(crate) struct Settings {
     /// function, so a binary that never calls the setter contains neither leases nor eventual decisions.
     wrap: Option<Wrap>,
     /// Builds the guard of a backend that can fail. `None` for a backend in this process, unless the user sets a
-    /// consistency. A binary in which it is always `None` contains neither the circuit breaker nor the deny cache.
+    /// consistency. If the compiler knows that the field is always `None`, the binary contains neither the circuit
+    /// breaker nor the deny cache.
     guard: Option<NewGuard>,
     pub(crate) deny_cache: bool,
     pub(crate) shadow: bool,
@@ -115,8 +116,8 @@ impl Limits {
         });
     }
 
-    /// Gives unused leased tokens back to the backend. Without leases, does nothing. With leases, fails without a call
-    /// to the backend while the circuit is open.
+    /// Gives unused leased tokens back to the backend. Without leases, does nothing. With leases and an open circuit,
+    /// fails without a call to the backend.
     pub(crate) async fn return_leases(&self) -> Result<(), BackendError> {
         match &self.leasing {
             None => Ok(()),
@@ -187,7 +188,7 @@ impl Settings {
             // The local copy of the counts is a `Memory`, which can reject a policy, too.
             register(&Memory::default(), &policies)?;
         }
-        // All settings are checked before the registration, so that a failed build registers nothing.
+        // All settings are checked before the registration, so that a build with an invalid setting registers nothing.
         let ids = register_checked(&*backend, &policies)?;
         if self.deny_cache && backend.is_remote() {
             backend = guard.cache(backend, &policies, &ids);

@@ -130,12 +130,12 @@ impl Policy {
 
     /// Counts with a leaky bucket as a queue. Requests wait for their turn and pass one at a time. After each request,
     /// the queue pauses for `window / limit` per token of the request's cost. A request of cost zero passes
-    /// immediately. A request that would wait longer than `max_wait` is rejected. `max_wait` is above zero and at most
-    /// 100 years; some backends allow less.
+    /// immediately. The queue rejects a request that would wait in it longer than `max_wait`. `max_wait` is above zero
+    /// and at most 100 years; some backends allow less.
     ///
     /// Use it for calls that must not come in bursts at all, such as those to a partner's API. Layers wait for the
-    /// decision's [`delay`](crate::Decision::delay). A caller of a [`Limiter`](crate::Limiter) has to wait for the
-    /// delay itself.
+    /// decision's [`delay`](crate::Decision::delay). With a [`Limiter`](crate::Limiter), the caller has to wait for the
+    /// delay.
     ///
     /// If a caller drops a request while it waits, the place stays empty, because later requests already have their
     /// times. A refund by a [handle](crate::RateLimitHandle) or a [`Limiter`](crate::Limiter::refund) moves only new
@@ -187,14 +187,15 @@ impl Policy {
     /// Divides a window into `count` buckets, from 2 to 100, with one counter each. One more counter holds the
     /// oldest bucket, which is only partly inside a window that ends now, but counts in full.
     ///
-    /// The algorithm never admits more than the limit in any window. It uses a fixed amount of memory. It sustains
-    /// `count / (count + 1)` of the limit: 80 % with four buckets, 91 % with ten.
+    /// Under the conditions that [`Policy`](Policy#algorithms) lists, the algorithm never admits more than the limit in
+    /// any window. It uses a fixed amount of memory. It sustains `count / (count + 1)` of the limit: 80 % with four
+    /// buckets, 91 % with ten.
     pub fn sliding_window_strict(self, count: u32) -> Self {
         self.counted(Algorithm::SlidingWindowStrict { count })
     }
 
-    /// Stores the time and the cost of each admitted request. The algorithm never admits more than the limit in any
-    /// window.
+    /// Stores the times and the costs of admitted requests. Under the conditions that [`Policy`](Policy#algorithms)
+    /// lists, the algorithm never admits more than the limit in any window.
     ///
     /// Use it for small limits that must hold, such as logins. The limit is at most 10,000, or less in some backends.
     /// In [`Memory`](crate::backend::Memory), each request in the window usually takes 16 to 37 bytes.
@@ -265,7 +266,7 @@ impl Policy {
     ///
     /// # Default
     ///
-    /// All requests share one count.
+    /// In a layer, all requests share one count. In a [`Limiter`](crate::Limiter), each key has its own count.
     pub fn by(mut self, key: impl KeyExtractor) -> Self {
         self.key = Some(Arc::new(key));
         self

@@ -9,20 +9,20 @@ pub const HORIZON: Duration = Duration::from_secs(3_155_760_000);
 ///
 /// By default a quota describes a token bucket. The bucket holds `burst` tokens, starts full, and gains `limit` tokens
 /// per `window`, evenly. A request takes its [cost](crate::Policy::cost) out of the bucket, or is rejected and takes
-/// nothing. With a window or log algorithm, `limit` is the maximum per window. Only token and leaky buckets have a
-/// burst.
+/// nothing. A window or log algorithm compares `limit` with the tokens that it counts in a window. Only token and leaky
+/// buckets have a burst.
 ///
 /// # Default
 ///
 /// `burst` equals `limit`. So with a bucket, an idle client can send a whole window's requests in a moment. In the
 /// window that begins at that moment, it can send up to twice the limit. A smaller burst smooths the load. A burst of 1
-/// keeps the admitted requests of a key at least `window / limit` apart.
+/// usually keeps the admitted requests of a key at least `window / limit` apart.
 ///
 /// # Errors
 ///
 /// The constructors accept any number. Building a limit fails if `limit`, `window` or `burst` is zero, the window
 /// exceeds 100 years, or a number is too large to count exactly. In [`Memory`](crate::backend::Memory), a bucket gains
-/// at most about 2.9 tokens per nanosecond, and holds at most 2⁶¹ tokens. Other algorithms and backends have other
+/// at most about 2.9 tokens per nanosecond, and holds at most 2⁶¹ tokens. Other algorithms and backends can have other
 /// bounds; the error states the bound.
 ///
 /// ```

@@ -48,7 +48,7 @@ where
         let own = protocol.hedge_override(&context);
         let overridden = own.as_ref().map(|own| settings.overridden(own));
         let settings = overridden.as_ref().unwrap_or(settings);
-        // The mode is `Off` if the override allows no hedge.
+        // The mode is `Off` if the override's `max_hedges` is 0.
         let mode = settings.config.common.mode();
         let deadline = own.and_then(|own| own.deadline);
         let expiry = protocol.expiry(&context);
@@ -83,7 +83,8 @@ where
         let name = &settings.config.common.name;
         let record = self.parts.observer.start(LayerKind::Hedge, name, line);
         let primary = record.enter(Attempt::PRIMARY, || self.inner.call(request));
-        // The future is built last, so no panic can unwind while it exists. The compiler then builds it in place.
+        // The future is built last, so no panic in this method can unwind while it exists. The compiler then builds it
+        // in place.
         ResponseFuture {
             primary: Some(losers.hold(primary)),
             failure: None,

@@ -15,7 +15,6 @@ use crate::trigger::{DelayBounds, Percentile, Trigger, micros};
 /// began.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The settings as the user gave them.
     pub(crate) config: Config,
     /// The quantile to learn, and the minimum size of a window. Used only if the trigger is a percentile.
     pub(crate) target: QuantileTarget,
@@ -75,7 +74,7 @@ impl Config {
         match (self.common.budget(), self.trigger()) {
             (Some(budget), _) => budget.clone(),
             (None, Trigger::Percentile) => {
-                // The budget's ratio is the share of calls that take longer than the trigger (*The Tail at Scale*).
+                // The budget's ratio is the share of calls that take longer than the percentile (*The Tail at Scale*).
                 let budget = Budget::ratio(self.percentile.share());
                 match former.share() == budget.share() {
                     true => former.clone(),
@@ -149,8 +148,8 @@ impl Settings {
         self
     }
 
-    /// Returns these settings with the changes of a request's override. The override's deadline is applied elsewhere,
-    /// because a deadline is an instant and these settings are durations.
+    /// Returns these settings with the changes of a request's override, except the deadline. The service applies the
+    /// deadline itself.
     pub(crate) fn overridden(&self, own: &HedgeOverride) -> Arc<Self> {
         let mut settings = self.clone();
         settings.max_hedges = own.max_hedges.unwrap_or(self.max_hedges);

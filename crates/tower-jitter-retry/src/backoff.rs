@@ -189,7 +189,7 @@ impl Backoff {
             }
             Jitter::Decorrelated => {
                 let base = self.ceiling(0, reason);
-                // The base grows if the server starts to throttle between two retries.
+                // The base can grow between two retries, when the server starts to throttle.
                 let previous = previous.unwrap_or(base).max(base);
                 let spread = previous.saturating_mul(3) - base;
                 let delay = base.saturating_add(crate::jitter::share(spread, random));

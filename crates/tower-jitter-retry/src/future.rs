@@ -79,12 +79,10 @@ where
                         match elapsed {
                             Poll::Pending => this.call.after(verdict, outcome),
                             // The attempt failed, and the call's deadline has expired as well. The service may have its
-                            // own timer for the same instant. The call records the failure on its budget and handles
-                            // the timeout.
+                            // own timer for the same instant.
                             Poll::Ready(elapsed) => {
-                                // A layer that can retry marks the timeout, so that no layer above retries it. A
-                                // layer that never retries sets no mark, so a layer above may retry the call and
-                                // record its failure.
+                                // A layer that can retry gives up on the call here, so no layer above should retry it.
+                                // Otherwise, a layer above may retry the call and record its failure.
                                 let is_passed_on = !this.call.settings.can_retry;
                                 this.call.record_failure(verdict, &outcome, is_passed_on);
                                 this.call.after_timeout(elapsed, this.limit.answer(elapsed))

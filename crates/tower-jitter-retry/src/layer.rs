@@ -174,8 +174,9 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
 
     /// The delay before each retry.
     ///
-    /// A server's `Retry-After` is a lower bound for the delay, and a gRPC pushback replaces the delay. A call's first
-    /// retry after [`Verdict::Unprocessed`](crate::Verdict::Unprocessed) is sent without a delay.
+    /// Unless a `classify` rule names another wait, a server's `Retry-After` is a lower bound for the delay, and a gRPC
+    /// pushback replaces the delay. A call's first retry after [`Verdict::Unprocessed`](crate::Verdict::Unprocessed) is
+    /// sent without a delay.
     ///
     /// # Default
     ///
@@ -314,9 +315,9 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
     /// The `attempt_timeout` of a [`RetryOverride`](crate::RetryOverride) replaces this limit. Choose the duration of
     /// the slowest successful responses, such as the 99.9th percentile.
     ///
-    /// If the last attempt times out, the caller receives the outcome that
-    /// [`TimeoutAnswer`](crate::TimeoutAnswer) or [`on_timeout`](RetryLayerBuilder::on_timeout) creates. Over gRPC that
-    /// is DEADLINE_EXCEEDED, unless `on_timeout` is set.
+    /// If the last attempt times out and an [`on_timeout`](RetryLayerBuilder::on_timeout) closure is set, the caller
+    /// receives the closure's outcome. Without a closure, the outcome is DEADLINE_EXCEEDED over gRPC, and that of
+    /// [`TimeoutAnswer`](crate::TimeoutAnswer) otherwise.
     ///
     /// # Default
     ///

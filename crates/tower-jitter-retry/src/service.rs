@@ -64,7 +64,8 @@ where
         let name = &settings.config.common.name;
         let record = self.parts.observer.start(LayerKind::Retry, name, line);
         let first = record.enter(Attempt::PRIMARY, || self.inner.call(request));
-        // The future is built last, so no panic can unwind while it exists. The compiler then builds it in place.
+        // The future is built last, so no panic in this method can unwind while it exists. The compiler then builds it
+        // in place.
         ResponseFuture {
             attempt: Some(first),
             timer,

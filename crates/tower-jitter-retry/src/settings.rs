@@ -148,8 +148,8 @@ impl Settings {
         self.last_start.map_or(Deadline::NEVER, Deadline::after)
     }
 
-    /// Returns these settings with the changes of a request's override. The override's deadline is applied elsewhere,
-    /// because a deadline is an instant and these settings are durations.
+    /// Returns these settings with the changes of a request's override, except the deadline. The service applies the
+    /// deadline itself.
     pub(crate) fn overridden(&self, own: &RetryOverride) -> Arc<Self> {
         let mut settings = self.clone();
         let config = &mut settings.config;

@@ -17,7 +17,7 @@ pub(crate) struct Check {
     pub(crate) charges: SmallVec<[PolicyCharge; 4]>,
     /// One decision per charge: empty at first, and filled with rejections while the backend decides.
     pub(crate) decisions: Decisions,
-    /// The error of the backend or of a quota look-up that left the request undecided.
+    /// The error that left the request undecided, if there is one.
     pub(crate) cause: Option<BackendError>,
     /// The pending part of the decision.
     pub(super) waiting: Option<Waiting>,

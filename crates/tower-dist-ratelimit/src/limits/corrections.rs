@@ -8,9 +8,9 @@ use crate::{
 };
 
 impl Limits {
-    /// Changes charges by `delta` tokens. `source` is the source of the decisions on these charges: it shows whether
-    /// the backend or this process's share has counted them. Each charge comes with the index of its policy. If the
-    /// circuit is open, the backend is not called.
+    /// Changes charges by `delta` tokens. `source` selects the counter: this process's share for [`Source::Local`],
+    /// none for [`Source::Allowed`] and [`Source::Denied`], and the backend for all others. Each charge comes with the
+    /// index of its policy. If the circuit is open, the backend is not called.
     pub(crate) fn settle(
         &self,
         source: Source,
@@ -31,7 +31,8 @@ impl Limits {
         }
     }
 
-    /// Changes a charge by `delta` tokens. If the backend answers later, the change continues in the background.
+    /// Changes a charge by `delta` tokens. If the backend answers later, the change usually continues in the
+    /// background.
     pub(crate) fn correct(&self, source: Source, number: usize, charge: Charge<'_>, delta: i64) {
         if delta != 0 {
             let answer = self.settle(source, &[(number, charge)], delta);
@@ -40,10 +41,11 @@ impl Limits {
     }
 
     /// Refunds the tokens of a charged request for which the inner service was not called. If the backend answers
-    /// later, the refund continues in the background. `since` is the time of the charge, if a window can have ended since.
+    /// later, the refund usually continues in the background. `since` is the approximate time of the charge. If it is
+    /// `None`, no window counts as ended.
     ///
     /// A place in a leaky queue stays taken. The requests behind it have their start times already, so after a refund
-    /// the next request would start together with the last of them. Tokens of a window that has ended are not refunded,
+    /// the next request could start together with the last of them. Tokens of a window that has ended are not refunded,
     /// because the current window has not counted them.
     pub(crate) fn take_back(&self, check: &Check, since: Option<Instant>) {
         let decided = check.charges.iter().zip(check.decisions.iter());

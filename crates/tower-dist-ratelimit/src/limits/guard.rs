@@ -18,9 +18,9 @@ const MAX_CORRECTIONS: usize = 1024;
 
 /// Queries the backend, and handles its failures and its late answers.
 ///
-/// The default methods are for a backend in this process, which normally neither fails nor answers later. Because the
-/// guard is a trait object, a binary with such a backend alone does not contain the code for failures, unless it sets a
-/// consistency.
+/// The default methods are for a backend in this process, which normally neither fails nor answers later. The guard is
+/// a trait object. So a binary with only such a backend usually contains no circuit breaker and no deny cache, unless
+/// it sets a consistency.
 pub(crate) trait BackendGuard: Send + Sync {
     /// Caches the rejections of a remote backend.
     fn cache(&self, backend: Arc<dyn Backend>, _: &[Policy], _: &[PolicyId]) -> Arc<dyn Backend> {
@@ -171,8 +171,8 @@ impl BackendGuard for Failover {
 }
 
 impl Failover {
-    /// Completes a check with the backend's answer. After an error, the request is not sent again, because the backend
-    /// may have charged it already.
+    /// Completes a check with the backend's answer. After an error, does not send the request again, because the
+    /// backend may have charged it already.
     fn complete(
         &self,
         limits: &Limits,
@@ -224,7 +224,7 @@ impl Failover {
     }
 }
 
-/// Charges the request to a lease while the circuit is open. Returns whether the lease had enough tokens.
+/// While the circuit is open, tries to charge the request to a lease. Returns whether a lease paid for the request.
 fn spend_lease(limits: &Limits, check: &mut Check) -> bool {
     let (Some(leasing), [asked]) = (&limits.leasing, check.charges.as_slice()) else {
         return false;

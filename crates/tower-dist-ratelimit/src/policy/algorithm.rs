@@ -22,7 +22,7 @@ pub enum Algorithm {
     /// A bucket that gains tokens evenly. The default.
     #[default]
     TokenBucket,
-    /// A bucket that fills with each request and leaks evenly.
+    /// A bucket that fills with each admitted request and leaks evenly.
     LeakyBucket,
     /// A leaky bucket whose requests wait for their turn.
     LeakyQueue {

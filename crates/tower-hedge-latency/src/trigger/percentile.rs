@@ -36,7 +36,7 @@ pub(crate) struct Percentile {
 pub(crate) struct DelayBounds {
     min: Duration,
     max: Duration,
-    /// The delay while the estimator has too few samples.
+    /// The delay until the estimator knows a threshold.
     initial: Option<Duration>,
 }
 
@@ -72,8 +72,8 @@ impl Percentile {
 
     /// Returns the quantile to learn, and the minimum duration and number of samples of a window.
     ///
-    /// If the budget's ratio pays for fewer hedges than the default quantile needs, the quantile rises. The tokens then
-    /// go to the slowest calls and not to the first late ones. An explicit quantile stays.
+    /// If the budget's ratio is above 0 but pays for fewer hedges than the default quantile needs, the quantile rises.
+    /// The tokens then go to the slowest calls and not to the first late ones. An explicit quantile stays.
     pub(crate) fn target(&self, budget: &Budget) -> QuantileTarget {
         let wanted = self.share();
         // A budget that refills only with time pays for no particular share of the calls.

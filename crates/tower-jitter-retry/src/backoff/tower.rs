@@ -3,9 +3,8 @@ use tower::retry::backoff::{Backoff as TowerBackoff, MakeBackoff};
 
 use super::{Backoff, Schedule};
 
-/// Gives each [`Schedule`] its own sequence of delays. tower's `ExponentialBackoffMaker` copies its random generator
-/// instead, so every request of a layer gets the same jitter. Copies of a `Backoff` with a seed give the same
-/// sequences.
+/// Gives each [`Schedule`] its own jitter. tower's `ExponentialBackoffMaker` copies its random generator instead, so
+/// every request of a layer gets the same jitter. Copies of a `Backoff` with a seed give the same sequences.
 impl MakeBackoff for Backoff {
     type Backoff = Schedule;
 

@@ -17,7 +17,7 @@ use crate::backoff::Schedule;
 use crate::settings::Settings;
 use crate::{DelaySource, Event, StopReason, nested, retry_after};
 
-/// The state of a call during an attempt, and the decisions after it.
+/// The state of a call, and the decisions after an attempt.
 ///
 /// The fixed order of the fields keeps padding away from large fields. Otherwise each call would copy a large field and
 /// its padding once more.
@@ -25,13 +25,14 @@ use crate::{DelaySource, Event, StopReason, nested, retry_after};
 pub(crate) struct Call<S, P: Requests<Req>, O: Observe, Req> {
     pub(crate) protocol: P,
     pub(crate) settings: Arc<Settings>,
-    /// The service for further attempts, which send copies of `saved`. `None` if the call cannot retry, or has ended.
+    /// The service for further attempts, which send copies of `saved`. `None` if no retry was possible from the start,
+    /// or if the call has ended.
     pub(crate) service: Option<S>,
     /// Boxed to keep the future small, because most calls never wait.
     pub(crate) wait: Option<Box<Wait<Req>>>,
     pub(crate) saved: Option<P::Saved>,
     pub(crate) context: P::Context,
-    /// No attempt is scheduled for this instant or later.
+    /// No retry is scheduled for this instant or later.
     pub(crate) last_start: Deadline,
     pub(crate) attempt: Attempt,
     pub(crate) record: O::Record,
@@ -128,8 +129,9 @@ where
         self.decide(verdict, outcome)
     }
 
-    /// Records an attempt's failure on the budget, unless a layer below has recorded it there. A
-    /// [`Verdict::Unprocessed`] is not recorded while the call still has its one free retry, which takes no token.
+    /// Records an attempt's retryable failure on the budget, unless a mark shows that a layer below has recorded it
+    /// there. A [`Verdict::Unprocessed`] is not recorded while the call still has its one free retry, which takes no
+    /// token.
     ///
     /// If `is_passed_on` is true, a layer above may also handle the failure. Then only the layer that deposits into the
     /// budget records the failure.

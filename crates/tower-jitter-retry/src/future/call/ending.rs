@@ -25,7 +25,7 @@ where
         self.stop(StopReason::Success);
     }
 
-    /// Ends the call with an outcome other than a success.
+    /// Ends the call for a reason other than [`StopReason::Success`].
     #[cold]
     pub(crate) fn end(
         &mut self,
@@ -34,14 +34,14 @@ where
     ) -> Outcome<S, Req> {
         self.settings.counters.stop(reason);
         self.stop(reason);
-        // Marks the failure, so that layers above do not retry it.
+        // Marks the failure, if the protocol has a place for a mark, so that layers above do not retry it.
         if self.marks(reason) {
             self.protocol
                 .give_up(&self.context, &mut outcome, self.budget());
         }
         let is_on = self.settings.mode == Mode::On;
         let outcome = match (self.attempt.number(), reason) {
-            // This layer added nothing to the call. The report of a layer below stays.
+            // This layer has nothing to report. A report of a layer below stays.
             (1, StopReason::Fatal | StopReason::Nested) => outcome,
             _ if is_on => self.with_info(outcome, reason),
             _ => outcome,
@@ -54,7 +54,7 @@ where
         outcome
     }
 
-    /// Whether the call's failure gets a mark, so that layers above do not retry it. `reason` is why the call ends.
+    /// Returns whether to mark the call's failure, so that layers above do not retry it. `reason` is why the call ends.
     pub(super) fn marks(&self, reason: StopReason) -> bool {
         match reason {
             StopReason::Fatal | StopReason::NotResendable | StopReason::NotReady => false,
