@@ -16,6 +16,15 @@ use super::inner::{KEY, Request, Response};
 const ADMITTED: [&str; 2] = [r#""per-client";q=1000000000;w=1"#, r#""per-client";r="#];
 const REJECTED: [&str; 2] = [r#""per-client";q=1;w=3600"#, r#""per-client";r=0;t="#];
 
+/// The parts of a response that are the same for all requests. A policy is built at run time, so they are shared by
+/// reference counts.
+struct Shared {
+    limiter: Floor,
+    admitted: HeaderValue,
+    rejected: HeaderValue,
+    problem: Bytes,
+}
+
 pub(crate) const PROBLEM: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"violated-policies":["per-client"]}"#;
 
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -31,21 +40,32 @@ pub(crate) fn http_floor<S>(
 where
     S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone,
 {
-    let limiter = Arc::new(limiter);
+    let shared = Arc::new(Shared {
+        limiter,
+        admitted: value(&[ADMITTED[0]]),
+        rejected: value(&[REJECTED[0]]),
+        problem: Bytes::from(PROBLEM.to_owned()),
+    });
     service_fn(move |request: Request| {
-        let answer = match limiter.charge(&request.headers()[KEY]) {
-            Ok(remaining) => Ok((inner.call(request), remaining)),
-            Err(nanos) => Err(nanos.div_ceil(1_000_000_000)),
+        let answer = match shared.limiter.charge(&request.headers()[KEY]) {
+            Ok(remaining) => {
+                let policy = with_fields.then(|| shared.admitted.clone());
+                Ok((inner.call(request), policy, remaining))
+            }
+            Err(nanos) => {
+                let (policy, problem) = (shared.rejected.clone(), shared.problem.clone());
+                Err((nanos.div_ceil(1_000_000_000), policy, problem))
+            }
         };
         async move {
-            let (call, remaining) = match answer {
+            let (call, policy, remaining) = match answer {
                 Ok(admitted) => admitted,
-                Err(seconds) => return Ok(rejection(seconds)),
+                Err((seconds, policy, problem)) => return Ok(rejection(seconds, policy, problem)),
             };
             let mut response = call.await?;
-            if with_fields {
+            if let Some(policy) = policy {
                 let fields = response.headers_mut();
-                fields.append(RATELIMIT_POLICY, HeaderValue::from_static(ADMITTED[0]));
+                fields.append(RATELIMIT_POLICY, policy);
                 let mut buffer = Buffer::new();
                 let state = value(&[ADMITTED[1], buffer.format(remaining), ";t=1"]);
                 fields.append(RATELIMIT, state);
@@ -55,8 +75,8 @@ where
     })
 }
 
-fn rejection(seconds: u64) -> Response {
-    let mut response = Response::new(Body::from(Bytes::from_static(PROBLEM.as_bytes())));
+fn rejection(seconds: u64, policy: HeaderValue, problem: Bytes) -> Response {
+    let mut response = Response::new(Body::from(problem));
     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
     let mut buffer = Buffer::new();
     let seconds = buffer.format(seconds);
@@ -64,7 +84,7 @@ fn rejection(seconds: u64) -> Response {
     let problem = HeaderValue::from_static("application/problem+json");
     fields.append(CONTENT_TYPE, problem);
     fields.append(RETRY_AFTER, value(&[seconds]));
-    fields.append(RATELIMIT_POLICY, HeaderValue::from_static(REJECTED[0]));
+    fields.append(RATELIMIT_POLICY, policy);
     fields.append(RATELIMIT, value(&[REJECTED[1], seconds]));
     response
 }
