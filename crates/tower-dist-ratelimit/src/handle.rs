@@ -24,9 +24,9 @@ use crate::{Decided, Decision, backend::OwnedCharge, limits::Limits};
 /// [`policy`](Self::policy). If several layers have handles, the request carries one handle for all of them. Clones of
 /// a handle share the charge.
 ///
-/// Every request that passes a layer with handles has a handle. The handle corrects nothing for a layer that charged
-/// nothing. Examples are [exempt](crate::RateLimitLayerBuilder::exempt) requests, requests that only a
-/// [shadow](crate::RateLimitLayerBuilder::shadow) lets pass, and [`FailureMode::Open`](crate::FailureMode::Open).
+/// Every request that passes a layer with handles has a handle. The handle corrects nothing for a layer that
+/// [exempts](crate::RateLimitLayerBuilder::exempt) the request, lets it pass only as a
+/// [shadow](crate::RateLimitLayerBuilder::shadow), or admits it by [`FailureMode::Open`](crate::FailureMode::Open).
 ///
 /// In [`Memory`](crate::backend::Memory) a correction is immediate. With a remote backend it usually runs in the
 /// background, with the layer's [`backend_timeout`](crate::RateLimitLayerBuilder::backend_timeout). At most 1024
@@ -61,7 +61,7 @@ use crate::{Decided, Decision, backend::OwnedCharge, limits::Limits};
 /// ```
 #[derive(Clone)]
 pub struct RateLimitHandle {
-    /// One charge per policy that decided. Policies of the layer nearest to the service come first.
+    /// Charges of policies that decided. Policies of the layer nearest to the service come first.
     charges: SmallVec<[Arc<HandleCharge>; 1]>,
 }
 
@@ -75,7 +75,8 @@ struct HandleCharge {
     /// The time at which the charge leaves its window. A refund after that has no effect. `None` for buckets and leaky
     /// queues.
     window_end: Option<Instant>,
-    /// The charged tokens. `None` after a settlement, and for a rejected request that passes in shadow mode.
+    /// The cost, with the corrections so far. `None` after a settlement, and for a rejected request that passes in
+    /// shadow mode.
     charged: Mutex<Option<u64>>,
 }
 
@@ -128,7 +129,7 @@ impl RateLimitHandle {
 
     /// Charges `tokens` more. Has no effect after [`settle`](Self::settle).
     ///
-    /// If fewer tokens are free, the key goes into debt, and later requests are rejected for longer. A fixed window
+    /// If fewer tokens are free, the key goes into debt, and later requests can be rejected for longer. A fixed window
     /// forgets the debt when the window ends.
     pub fn charge(&self, tokens: u64) {
         self.correct(|charged| charged.saturating_add(tokens), false);
@@ -167,7 +168,8 @@ impl HandleCharge {
         &self.limits.rules[self.rule].name
     }
 
-    /// Changes the number of charged tokens to the result of `to`. The lock makes each correction count once.
+    /// Corrects the number of charged tokens to the result of `to`, if a correction is still possible. The lock keeps
+    /// two concurrent corrections from starting with the same number.
     fn correct(&self, to: impl Fn(u64) -> u64, settle: bool) {
         let mut charged = self.charged.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(before) = *charged else {

@@ -35,10 +35,10 @@ pub(crate) static X_RATELIMIT: [HeaderName; 3] = [
 /// that a client can sustain: 5 per second with a burst of 10 are `q=10;w=2`.
 ///
 /// `RateLimit` has one member per policy that decided on the request and is not hidden. `RateLimit-Policy` usually
-/// names the same policies. A response has no such headers if no policy counted the request, if all policies that
-/// counted it are hidden, or if the limit is a [shadow](crate::RateLimitLayerBuilder::shadow). Headers of the inner
-/// service stay. If the wait is known, a rejection has `Retry-After`, also without these headers; a gRPC rejection has
-/// its own hint.
+/// names the same policies. The layer adds no such headers if no policy decided on the request, or if all policies that
+/// decided are hidden. It also adds none if the failure mode decided without a count, or if the limit is a
+/// [shadow](crate::RateLimitLayerBuilder::shadow). Headers of the inner service stay. If the wait is known, a rejection
+/// has `Retry-After`, also without these headers; a gRPC rejection has its own hint.
 ///
 /// # Cost
 ///
@@ -121,8 +121,8 @@ fn wait(decision: &Decision) -> Option<Duration> {
     }
 }
 
-/// The latest value of a header, with the numbers in it. While clients exceed a limit, most rejections have the same
-/// numbers and share the value.
+/// The latest value of a header, with the numbers that determine it. Successive rejections with the same numbers can
+/// share the value.
 pub(crate) struct Latest<N>(Mutex<Option<(N, HeaderValue)>>);
 
 impl<N: PartialEq> Latest<N> {

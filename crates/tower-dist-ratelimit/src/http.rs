@@ -35,7 +35,7 @@ type MakeHandle = fn(&HttpLimits, &Decided<'_>, bool, &mut Extensions) -> Option
 pub(crate) struct HttpLimits {
     pub(crate) limits: Arc<Limits>,
     pub(crate) answers: HttpSettings,
-    /// The value of `RateLimit-Policy`, if it is the same for all requests.
+    /// The value of `RateLimit-Policy`, if no policy has an `only_if`, a `quota_by` or a `quota_by_async`.
     pub(crate) policy_field: Option<HeaderValue>,
     pub(crate) retry_after: Latest<u64>,
     /// The `RateLimit` of the latest rejection on which one policy decided, with the index of the policy.
@@ -158,7 +158,7 @@ impl HttpLimits {
     }
 }
 
-/// Appends a header, and keeps the inner service's headers of the same name. If the map is full, the header is dropped.
+/// Appends a header, and keeps the response's headers of the same name. If the map is full, the header is dropped.
 fn put(fields: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
     let _ = fields.try_append(name, value);
 }

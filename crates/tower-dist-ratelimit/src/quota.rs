@@ -123,8 +123,8 @@ impl Quota {
         u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos)
     }
 
-    /// Returns the number of tokens that an empty queue with a limit above 0 accepts. A further token would wait longer
-    /// than `max_wait`.
+    /// Returns the number of requests of one token that an empty queue accepts under a quota above zero. One more
+    /// request would wait longer than `max_wait`.
     pub(crate) fn places(&self, max_wait: Duration) -> u64 {
         let window = self.window.as_nanos().max(1);
         let waiting = max_wait.as_nanos().saturating_mul(self.limit.into()) / window;

@@ -15,12 +15,12 @@ use crate::{CallLimit, CallLimitLayer, Waits};
 /// - Waiting requests with the same keys usually pass in the order of their calls. Only the first of them queries the
 ///   backend.
 /// - A request that would certainly wait longer than `max_wait` is rejected immediately with
-///   [`Reason::TooLong`](crate::Reason::TooLong). If the wait is uncertain, the request waits, and is
-///   rejected if its turn has not come after `max_wait`.
-/// - A request that has to wait but finds `max_waiters` waiting requests is rejected with
-///   [`Reason::QueueFull`](crate::Reason::QueueFull). A request that can never pass is rejected with
+///   [`Reason::TooLong`](crate::Reason::TooLong). If the wait is uncertain, the request waits, and is rejected if its
+///   turn has not come after `max_wait`.
+/// - A request that has to wait for tokens but finds `max_waiters` waiting requests is usually rejected with
+///   [`Reason::QueueFull`](crate::Reason::QueueFull). A request that can never pass is normally rejected with
 ///   [`Reason::Quota`](crate::Reason::Quota). With [`FailureMode::Local`](crate::FailureMode::Local), a request that
-///   costs more than this instance's share of a burst is rejected with
+///   costs more than this instance's share of a burst can be rejected with
 ///   [`Reason::ReducedCapacity`](crate::Reason::ReducedCapacity) during a failure of the backend and for some seconds
 ///   after it.
 /// - A call that is dropped before it calls the inner service gives its place to the requests behind it, and usually

@@ -56,7 +56,7 @@ impl Classes {
         table.get(&hash).map(|(_, class)| Arc::clone(class))
     }
 
-    /// Computes the thresholds of all classes again, after the quantile has changed.
+    /// Computes the thresholds of all classes for `target`.
     pub(crate) fn apply(&self, now: u64, target: &QuantileTarget) {
         self.rest.estimator.apply(now, target);
         for (_, class) in self.table.load().values() {

@@ -11,7 +11,7 @@ mod used;
 #[cfg(feature = "http")]
 pub use self::used::UsedEndpoints;
 
-/// Chooses the instance of the service that receives a hedge.
+/// Chooses the service that receives a hedge.
 pub trait HedgeDestination<S, Req> {
     /// Prepares the first attempt of a call that may be hedged. The copies for hedges are made from this request.
     fn begin(&self, _request: &mut Req) {}

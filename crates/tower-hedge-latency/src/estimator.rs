@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
 use crate::quantile::{Sample, quantile};
 
-/// The threshold is refreshed when the count of a histogram bucket passes a multiple of this number. So refreshes cost
-/// a busy service a few nanoseconds per call.
+/// The threshold is refreshed when the count of a histogram bucket reaches or passes a multiple of this number. So
+/// refreshes cost a busy service a few nanoseconds per call.
 const REFRESH_SAMPLES: u32 = 256;
-/// The first sample at least this long after the last refresh also refreshes the threshold. It is a hundredth of the
-/// default window.
+/// The first sample at least this long after the last refresh also refreshes the threshold. This time is a hundredth of
+/// the default window.
 const REFRESH_MICROS: u64 = 100_000;
 /// A window with this many times its required samples has at least 1,000 samples beyond the threshold. More samples
 /// would not make the threshold more precise than its histogram bucket. So if a window has at least 200 calls per
@@ -75,7 +75,7 @@ impl QuantileTarget {
 /// The observed latency of a call's first attempt, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Observation {
-    /// The attempt ended after this time, or its caller gave up after this time.
+    /// The attempt ended after this time, or the caller dropped the call after this time.
     Ended(u64),
     /// A hedge overtook the attempt after this time.
     CutOff(u64),
@@ -141,7 +141,7 @@ impl Estimator {
         }
     }
 
-    /// Computes the threshold again, after the quantile has changed. If a threshold is known, one sample is enough.
+    /// Computes the threshold for `target`. If a threshold is known, one sample is enough.
     pub(crate) fn apply(&self, now: u64, target: &QuantileTarget) {
         // Waits while another thread refreshes, which takes microseconds.
         while !self.refresh(now, target) {
@@ -170,8 +170,8 @@ impl Estimator {
         true
     }
 
-    /// Closes the current window if it has lasted long enough and has enough samples: clears the previous window, which
-    /// then becomes the current one. Also adapts the sampling rate.
+    /// Closes the current window if it has lasted long enough and has enough samples, or if its counts could overflow
+    /// soon. Closing clears the previous window, which then becomes the current one. Also adapts the sampling rate.
     fn rotate(&self, now: u64, target: &QuantileTarget) {
         let current = self.current.load(Relaxed);
         let [Some(full), Some(next)] = [current, 1 - current].map(|index| self.windows.get(index))

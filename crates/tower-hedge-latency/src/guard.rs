@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const HEDGES: u8 = 200;
 /// 2 % of [`HEDGES`].
 const WINS: u8 = 4;
-/// At the last step one of 100 due hedges is sent, to detect when hedges win again.
+/// At the last step one of 100 due hedges is allowed, to detect when hedges win again.
 const LAST_STEP: u8 = 7;
 
 /// Watches whether hedges win, and holds hedges back if they do not.
@@ -21,7 +21,7 @@ const LAST_STEP: u8 = 7;
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     state: AtomicU32,
-    /// The number of hedges that came due while only a share of them was sent.
+    /// The number of hedges that came due at steps above 0.
     due: AtomicU32,
 }
 
@@ -38,7 +38,7 @@ impl Guard {
         match GuardState::from_word(self.state.load(Relaxed)).step {
             0 => true,
             step => {
-                // Each step halves the share of due hedges that are sent, down to one of 100.
+                // Each step halves the share of due hedges that are allowed, down to one of 100.
                 let one_of = (1 << step).min(100);
                 self.due.fetch_add(1, Relaxed).is_multiple_of(one_of)
             }

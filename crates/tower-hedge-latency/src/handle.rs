@@ -51,8 +51,9 @@ impl HedgeHandle {
         settings.learns().then(|| settings.target.quantile())
     }
 
-    /// Returns the delay from a call's start to the first hedge. While a percentile has too few samples, the delay is
-    /// the [`initial_delay`](crate::HedgeLayerBuilder::initial_delay), or `None` without one.
+    /// Returns the delay from a call's start to the first hedge. Until a percentile is learned, this is the
+    /// [`initial_delay`](crate::HedgeLayerBuilder::initial_delay) within `min_delay` and `max_delay`, or `None` if it
+    /// is not set.
     ///
     /// With [`key`](crate::HedgeLayerBuilder::key) and a percentile, this is the delay of requests without a key, and
     /// of requests with a key beyond the first 256.
@@ -63,10 +64,10 @@ impl HedgeHandle {
         settings.due(0, learned)
     }
 
-    /// Returns the name and the delay of each [`key`](crate::HedgeLayerBuilder::key) so far, at most 256, sorted by
-    /// name. While a key has too few samples, its delay is the
-    /// [`initial_delay`](crate::HedgeLayerBuilder::initial_delay), or `None` without one. The list is empty if the
-    /// trigger is not a percentile.
+    /// Returns the name and the delay of each [`key`](crate::HedgeLayerBuilder::key) with a class of its own, at most
+    /// 256, sorted by name. Until the percentile of a key is learned, its delay is the
+    /// [`initial_delay`](crate::HedgeLayerBuilder::initial_delay) within `min_delay` and `max_delay`, or `None` if it
+    /// is not set. The list is empty if the trigger is not a percentile.
     ///
     /// # Cost
     ///

@@ -17,12 +17,12 @@ const BUCKETS: usize = match cfg!(all(test, tower_hedge_latency_loom)) {
 /// A log-linear histogram of times in microseconds. It takes 4 KB, and any number of threads may add to it
 /// concurrently.
 ///
-/// All orderings are relaxed: no count depends on another, and a reader that misses a concurrent count sees that count
+/// All orderings are relaxed: no count depends on another, and a reader that misses a concurrent count usually sees it
 /// the next time. A count that is added during `clear` may be lost.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     counts: Box<[AtomicU32]>,
-    /// The range of buckets with counts. A service's latencies span a few octaves, so a reader skips the other buckets.
+    /// The range of buckets with counts is from `lowest` to `highest`. A reader skips the other buckets.
     lowest: AtomicUsize,
     highest: AtomicUsize,
 }

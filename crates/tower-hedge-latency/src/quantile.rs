@@ -43,19 +43,19 @@ impl Sample {
 /// are fewer than `least` calls.
 ///
 /// If a hedge cut a call off, the call's latency is only known to be above the cut. The call's weight is shared among
-/// all calls that took longer than the cut (the estimate of Kaplan and Meier, 1958, in Efron's form of 1967). The
-/// estimate is unbiased if the latencies of hedges and first attempts are independent. Hedges do not change the
-/// estimate below the lowest trigger of these calls, because no call is cut off there.
+/// all calls that took longer than the cut (the estimate of Kaplan and Meier, 1958, in Efron's form of 1967). With many
+/// calls, the estimate is nearly unbiased if the latencies of hedges and first attempts are independent. Hedges do not
+/// change the estimate below the lowest trigger of these calls, because no call is cut off there.
 ///
-/// If too few calls took longer than a cut, as with attempts that never end, each cut-off call counts as if it had
-/// ended at its cut. A cut is shorter than the true latency, but longer than the trigger at that time. So the threshold
-/// rises until the right share of calls is late, and does not jump to the latency of a few calls. The result is then
-/// the upper end of its bucket: hedges that answer immediately cut calls off just above the threshold, so a result
-/// inside the bucket could never rise above these cuts.
+/// If too few calls outlasted the cuts below the quantile, as with attempts that never end, each cut-off call counts as
+/// if it had ended at its cut. A cut is shorter than the true latency, but longer than the trigger at that time. So the
+/// threshold rises until the right share of calls is late, and does not jump to the latency of a few calls. The result
+/// is then the upper end of its bucket: hedges that answer immediately cut calls off just above the threshold, so a
+/// result inside the bucket could never rise above these cuts.
 ///
-/// Otherwise the result is interpolated inside its bucket, so the error is at most one bucket. If that bucket holds
-/// more than a quarter of all calls, the result is its upper end: nearly equal latencies may lie anywhere in the
-/// bucket, and a threshold below them would make nearly all of the calls late.
+/// Otherwise the result is interpolated inside its bucket, so rounding adds an error of at most one bucket. If that
+/// bucket holds more than a quarter of all calls, the result is its upper end: nearly equal latencies may lie anywhere
+/// in the bucket, and a threshold below them would make nearly all of these calls late.
 pub(crate) fn quantile(of: [&Sample; 2], above: u64, least: u64) -> Option<u64> {
     let [one, other] = of;
     let total = one.total() + other.total();

@@ -8,8 +8,8 @@ const FIRST: Duration = Duration::from_millis(100);
 /// that time, a thousand instances send about a thousand probes, which a healthy backend answers within milliseconds.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// The assumed maximum time in which a backend reconnects to a server that works again. Reconnect delays grow to at
-/// most 1 s.
+/// The assumed maximum time in which a backend reconnects to a server that works again. The delays of the toolkit's
+/// `Reconnect` grow to at most 1 s.
 const CONNECT: Duration = Duration::from_secs(3);
 
 /// The pauses between probes of a failing backend. On average, each pause is twice as long as the previous one, up to a

@@ -39,11 +39,11 @@ use crate::algorithm::saturating_nanos;
 /// The times until which a process that has returned to the backend follows the two rules of this module: it also
 /// charges requests to its share (rule 1), and reports the tokens that it has admitted alone (rule 2).
 ///
-/// All accesses are relaxed: a request that sees an old value is decided as if it had come a moment earlier.
+/// All accesses are relaxed, so a few requests can see old values.
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
     /// The time, in nanoseconds, until which this process reports tokens that it has admitted alone. Zero before the
-    /// process first returns to the backend. The first request after this time sets the field to zero again.
+    /// process first returns to the backend, and usually again after the recovery.
     unreported_until: AtomicU64,
     /// The time, in nanoseconds, until which requests are charged to the share, too.
     shared_until: AtomicU64,

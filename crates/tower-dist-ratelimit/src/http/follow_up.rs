@@ -7,7 +7,8 @@ use http::Response;
 
 use super::{ResponseHead, Stamp};
 
-/// The remaining work on the response, after a request has passed. The type is small, because every future contains it.
+/// The remaining work on the response, after a request has passed. Kept small, because every response future has room
+/// for it.
 #[derive(Default)]
 pub(crate) struct FollowUp {
     pub(super) stamp: Option<Stamp>,

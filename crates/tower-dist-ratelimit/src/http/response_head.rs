@@ -21,8 +21,8 @@ impl<'a> ResponseHead<'a> {
         self.status
     }
 
-    /// The headers. They include `grpc-status` if a gRPC service failed before its first message (a Trailers-Only
-    /// response).
+    /// The headers. They include `grpc-status` in a Trailers-Only response, which usually is a gRPC failure before the
+    /// first message.
     #[must_use]
     pub fn headers(&self) -> &'a HeaderMap {
         self.headers

@@ -10,7 +10,8 @@ use crate::{
 pub(crate) struct Stamp {
     policies: Option<HeaderValue>,
     state: HeaderValue,
-    /// The numbers of the `X-RateLimit` headers. Boxed, because few layers use them and every future contains a stamp.
+    /// The numbers of the `X-RateLimit` headers. Boxed, because few layers use them and every response future has room
+    /// for a stamp.
     x_ratelimit: Option<Box<[Option<u64>; 3]>>,
 }
 

@@ -20,10 +20,10 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// this proxy appended. The first untrusted address is the client. An untrusted client can forge only entries further
 /// left, and these never become its key.
 ///
-/// An entry that is not an address (`unknown`, an obfuscated name, garbage) ends the search. The request then
-/// counts for the trusted proxy that appended the entry. Empty entries are skipped. If all addresses are trusted, the
-/// leftmost one is the client. By default, a request without a peer address is rejected with status 500, as with
-/// [`peer_addr`](super::peer_addr()).
+/// An entry that is not an address (`unknown`, an obfuscated name, garbage) ends the search. The request then counts
+/// for the trusted proxy that appended the entry. Empty entries are skipped. If the search finds no untrusted address,
+/// the last address found is the client. By default, a request without a peer address is rejected with status 500, as
+/// with [`peer_addr`](super::peer_addr()).
 ///
 /// ```
 /// use std::net::SocketAddr;

@@ -53,7 +53,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// With a hint, the policy's default for requests without the key is
     /// [`MissingKey::Error`](crate::MissingKey::Error): usually status 500, with the hint in the response. With the
-    /// `tracing` feature, each policy logs the hint once, too.
+    /// `tracing` feature, each policy also logs the hint for the first such request.
     ///
     /// # Default
     ///

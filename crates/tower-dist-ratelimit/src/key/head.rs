@@ -13,7 +13,7 @@ pub struct RequestParts<'a> {
 }
 
 impl<'a> RequestParts<'a> {
-    /// The view of a request, for tests of an extractor.
+    /// Returns the view of a request, for example in a test of an extractor.
     #[must_use]
     pub fn new<B>(request: &'a Request<B>) -> Self {
         Self {

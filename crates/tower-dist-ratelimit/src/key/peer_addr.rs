@@ -14,8 +14,8 @@ use super::{IntoKey, KeyExtractor, KeySink, RequestParts};
 /// | `SocketAddr` | a layer of yours inserts it |
 ///
 /// A request without an address usually means that the server is misconfigured. By default, the limit rejects it with
-/// status 500 (gRPC: `INTERNAL`). The response names the ways to provide an address. With the `tracing` feature, the
-/// first such request logs an error that names them, too. Set [`MissingKey::Shared`](crate::MissingKey::Shared) if all
+/// status 500 (gRPC: `INTERNAL`), and the response names the ways to provide an address. With the `tracing` feature,
+/// the limit also logs them for the first such request. Set [`MissingKey::Shared`](crate::MissingKey::Shared) if all
 /// requests without an address should share one bucket, for example behind a Unix socket.
 ///
 /// ```
@@ -59,7 +59,7 @@ impl KeyExtractor for PeerAddr {
     }
 }
 
-/// The three ways to provide an address, and the setting for requests without one.
+/// The ways to provide an address, and the setting for requests without one.
 pub(super) const HINT: &str = "the peer's address is not among the request's extensions: serve axum's router with \
      into_make_service_with_connect_info::<SocketAddr>(), enable tower-dist-ratelimit's feature for the framework \
      (axum-08 or tonic-014), or insert a SocketAddr extension; to have one bucket for all requests without an address, \

@@ -14,13 +14,12 @@ use super::{Reason, Rejection, RejectionResponse};
 /// | missing key because of a misconfigured server | 13 `INTERNAL`, with the [hint](Rejection::hint) if the key has one |
 /// | failed backend, late quota look-up, or too few tokens in the [local fallback](crate::FailureMode::Local) during or after such a failure | 14 `UNAVAILABLE` |
 ///
-/// If the wait is known, or if a policy can never allow the request, the response has two more headers:
+/// If the wait is known or the reason is a quota, the response has two more headers:
 ///
-/// - `grpc-retry-pushback-ms` is the wait in milliseconds (gRFC A6), or -1 if a policy can never allow the request. The
-///   value -1 stops the client's retries.
+/// - `grpc-retry-pushback-ms` is the wait in milliseconds (gRFC A6). A rejection by a quota that can never allow the
+///   request has -1 instead, which stops the client's retries.
 /// - `grpc-status-details-bin` contains the wait, if there is one, as a `google.rpc.RetryInfo`. If policies rejected
-///   the request, it also lists them, except [hidden](crate::Policy::hidden) ones, in a
-///   `google.rpc.QuotaFailure`.
+///   the request, it also lists them, except [hidden](crate::Policy::hidden) ones, in a `google.rpc.QuotaFailure`.
 ///
 /// The body type must have an empty `Default`, as tonic's has.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,7 +45,7 @@ impl<B: Default> RejectionResponse<B> for GrpcRejection {
         fields.insert(STATUS, HeaderValue::from(code));
         fields.insert(MESSAGE, message_field(message));
         let wait = rejection.retry_after();
-        // Without a known wait, only a rejection by quota means that the request can never pass.
+        // Without a known wait, a rejection by quota means that the request can never pass.
         if rejection.reason() == Reason::Quota || wait.is_some() {
             fields.insert(PUSHBACK, pushback(wait));
             let details = STANDARD_NO_PAD.encode(status(code, message, rejection));
@@ -108,9 +107,10 @@ fn status(code: u16, message: &str, rejection: &Rejection<'_>) -> Vec<u8> {
 
 /// Encodes a `google.protobuf.Duration`.
 fn duration(wait: Duration) -> Message {
-    let mut duration = Message::default();
     // The type's maximum: 10,000 years.
-    duration.integer(1, wait.as_secs().min(315_576_000_000));
+    let wait = wait.min(Duration::from_secs(315_576_000_000));
+    let mut duration = Message::default();
+    duration.integer(1, wait.as_secs());
     duration.integer(2, wait.subsec_nanos().into());
     duration
 }
@@ -188,6 +188,7 @@ mod tests {
         for longer in [315_576_000_001, u64::MAX] {
             assert_eq!(duration(Duration::from_secs(longer)).0, whole.0);
         }
+        assert_eq!(duration(Duration::MAX).0, whole.0);
     }
 
     #[test]

@@ -7,14 +7,13 @@ use crate::headers::quote;
 /// and cloned.
 pub(crate) fn over_quota(quoted: &str) -> Bytes {
     let shared = Bytes::from(write(Reason::Quota, None, [quoted].into_iter()));
-    // `Bytes` allocates its reference count at the latest with the first clone. This clone allocates it, so
-    // that no request has to.
+    // `Bytes` allocates its reference count at the latest with the first clone. The first clone is made here, so that
+    // no request has to allocate the count.
     drop(shared.clone());
     shared
 }
 
-/// Builds the document of a rejection. `violated` are the names of the rejecting policies, without hidden ones, as JSON
-/// strings.
+/// Builds the document of a rejection. `violated` are the names of the policies to list, as JSON strings.
 pub(super) fn write<'a>(
     reason: Reason,
     detail: Option<&str>,

@@ -4,7 +4,7 @@ use http::StatusCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// A policy lacks tokens for the request.
+    /// The quota of a policy rejects the request.
     Quota,
     /// The request lacks the key of a policy that [rejects](crate::MissingKey::Reject) such requests.
     MissingKey,

@@ -53,8 +53,8 @@ impl<'a> Rejection<'a> {
         self.decided.check.retry_after()
     }
 
-    /// The names of the policies that rejected the request, in the order in which the layer lists them. Empty
-    /// if no policy's quota caused the rejection, for example if the key is missing.
+    /// The names of the policies that rejected the request, in the order in which they were added to the layer or
+    /// limiter. Empty if no policy's quota caused the rejection, for example if the key is missing.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
         self.rejected().map(|rule| &*rule.name)
     }

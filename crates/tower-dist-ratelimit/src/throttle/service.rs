@@ -43,8 +43,8 @@ where
         charged.on_drop = OnDrop::Cancelled;
         let mut turn = Box::pin(turn(mode.clone(), charged, outcome));
         // The first poll takes the place in the queue, unless the request first has to await the backend's answer. So
-        // requests normally pass in the order of their calls. This poll needs the runtime's timer. Outside of a
-        // runtime, the caller's first poll takes the place.
+        // requests normally pass in the order of their calls. This poll can need the runtime's timer. Outside of a
+        // runtime, the first poll is left to the caller.
         let first = match Handle::try_current() {
             Ok(_) => turn.as_mut().poll(&mut Context::from_waker(Waker::noop())),
             Err(_) => Poll::Pending,

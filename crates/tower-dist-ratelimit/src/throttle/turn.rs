@@ -78,8 +78,8 @@ impl Turn {
         }
     }
 
-    /// Rejects a request whose delay in a leaky queue ends later than `end` plus the backend timeout. The queue itself
-    /// is no longer than the maximum wait, but an answer of the backend can be late.
+    /// Rejects a request whose delay in a leaky queue ends later than `end` plus the backend timeout. The timeout
+    /// allows for a late answer of the backend, after which a delay of `max_wait` ends later than `end`.
     fn check_delay(&self) -> Result<(), Reason> {
         let delay = self.charged.limits.delay(&self.charged.check);
         let due = Instant::now().checked_add(delay);
@@ -129,8 +129,8 @@ impl Turn {
     }
 }
 
-/// Returns whether the cost of a request is at most the burst of each policy, or the limit if the algorithm has no
-/// burst. If not, the request does not wait for tokens.
+/// Returns whether the cost of a request is at most the burst size of the quota of each of its policies. If not, the
+/// request does not wait for tokens.
 pub(super) fn can_pass(limits: &Limits, check: &Check) -> bool {
     let mut charges = check.charges.iter();
     charges.all(|asked| asked.cost <= limits.rules[asked.rule].quota(asked).burst_size())
@@ -167,7 +167,7 @@ fn supplies(limits: &Limits, check: &Check, now: Instant) -> Supplies {
     let decided = check.charges.iter().zip(check.decisions.iter());
     let supply = |(asked, decision): (&PolicyCharge, &Decision)| {
         if !decision.allowed {
-            // At `due`, a bucket has just enough tokens for the rejected request, so none remain. With other
+            // At `due`, a bucket usually has just enough tokens for the rejected request, so none remain. With other
             // algorithms, the stock is always zero.
             let due = decision.retry_after.and_then(|wait| now.checked_add(wait));
             return Supply {
@@ -183,8 +183,7 @@ fn supplies(limits: &Limits, check: &Check, now: Instant) -> Supplies {
     decided.map(supply).collect()
 }
 
-/// Returns the minimum time in which this number of tokens returns. Zero for a window or log, whose tokens can all
-/// return in a moment, and for a leaky queue.
+/// Returns the time in which a bucket gains this number of tokens, rounded down. Zero for other algorithms.
 fn time(limits: &Limits, asked: &PolicyCharge, tokens: u64) -> Duration {
     let rule = &limits.rules[asked.rule];
     if !rule.policy.algorithm().is_bucket() {

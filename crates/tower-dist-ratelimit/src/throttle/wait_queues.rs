@@ -26,12 +26,12 @@ pub(super) type Supplies = SmallVec<[Supply; 2]>;
 /// The tokens of one policy that are available to the requests behind the first one in a queue.
 ///
 /// A request's spacing is the time in which its tokens return. Let `wait` be the sum of a request's own spacing and the
-/// spacings of all earlier requests except the first. The request passes no earlier than
+/// spacings of all earlier requests except the first. Unless tokens are refunded, the request passes no earlier than
 /// `from + wait - stock`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Supply {
     pub(super) from: Instant,
-    /// An upper bound of the tokens that remain at `from` after the first request, as the minimum time in which they
+    /// An upper bound of the tokens that remain at `from` after the first request, expressed as the time in which they
     /// return.
     pub(super) stock: Duration,
 }
@@ -117,7 +117,8 @@ impl WaitQueues {
 }
 
 impl WaitQueue {
-    /// Returns whether a request that joins now certainly gets its turn after `end`.
+    /// Returns whether a request that joins now will get its turn after `end`, if all earlier requests pass and no
+    /// tokens are refunded. `false` also means unknown.
     fn is_longer(&self, spacing: &Spacing, end: Instant) -> bool {
         let Some(supplies) = &self.supplies else {
             return false;

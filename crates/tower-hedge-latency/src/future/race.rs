@@ -49,8 +49,7 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     /// The 0-based index of the hedge that a demanded wait moved, and that hedge's new time. Later hedges keep their
     /// distance to that hedge.
     pub(crate) moved: Option<(u32, Instant)>,
-    /// Whether the first attempt failed, a layer above shares the budget, and no layer has recorded the failure on that
-    /// budget.
+    /// Whether the first attempt's failure is left for the layer above to record on the shared budget.
     pub(crate) unrecorded: bool,
     /// The latency of the first attempt, if it failed and the call waits for hedges.
     pub(crate) failed_after: Option<Duration>,

@@ -51,7 +51,9 @@ pub struct HedgeLayerBuilder<P = Generic, O = NoObserver, A = Anywhere, L = Canc
 
 impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// The quantile of latency after which the first hedge is due: above 0 and below 1. The layer learns the latency at
-    /// this quantile from live calls. Hedge k is due after k times that latency.
+    /// this quantile from live calls. The delay before the first hedge is this latency, but at least
+    /// [`min_delay`](Self::min_delay) and at most [`max_delay`](Self::max_delay). Hedge k is due after k times this
+    /// delay.
     ///
     /// With 0.95 about the slowest 5 % of the calls are hedged. Choose the quantile by the additional load that you can
     /// afford. The default budget pays for one hedge of each of these calls. [`build`](Self::build) fails if an
@@ -63,8 +65,9 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     ///
     /// # Cost
     ///
-    /// One or two clock reads and a few atomic operations per call. High rates cost less per call, because only a share
-    /// of the calls is sampled. Each of at most 256 [keys](Self::key) takes 16 KB of memory, so about 4 MB at most.
+    /// Usually one or two clock reads and a few atomic operations per call. High rates cost less per call, because only
+    /// a share of the calls is sampled. Each of at most 256 [keys](Self::key) takes 16 KB of memory, so about 4 MB at
+    /// most.
     pub fn percentile(mut self, quantile: f64) -> Self {
         self.0.settings.percentile.quantile = Some(quantile);
         self.trigger("percentile", Trigger::Percentile)
@@ -113,14 +116,14 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 
     /// Upper bound on the learned delay before the first hedge.
     ///
-    /// If the service becomes slower than this bound, the layer hedges more calls than without the bound, as far as the
-    /// budget allows.
+    /// If the learned latency exceeds this bound, hedges are due for more calls than without the bound. The budget
+    /// still limits the hedges that are sent.
     ///
     /// If a layer above has a timeout, set the bound below that timeout by at least the time of a usual response.
-    /// Otherwise, if more than 5 % of the calls reach the timeout and the percentile is 0.95, the learned delay settles
-    /// right below the timeout. Hedges then have no time to win, and most are [held back](crate::SkipReason::HeldBack).
-    /// [`cancelled_late`](crate::HedgeCounts::cancelled_late) counts the calls that were dropped after their first
-    /// hedge was due, for example by that timeout.
+    /// Without a bound, if more than 5 % of the calls reach the timeout and the percentile is 0.95, the learned delay
+    /// settles near the timeout. Hedges then have no time to win, and most are [held
+    /// back](crate::SkipReason::HeldBack). [`cancelled_late`](crate::HedgeCounts::cancelled_late) counts the calls that
+    /// were dropped after their first hedge was due, for example by that timeout.
     ///
     /// # Default
     ///

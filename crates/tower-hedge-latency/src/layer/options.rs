@@ -171,7 +171,7 @@ macro_rules! key {
             /// each kind, the slowest calls of each kind are hedged. Choose a key with few values, such as a route or a
             /// method, because each class needs its own samples.
             ///
-            /// Requests beyond the first 256 keys share one class with the requests for which the closure returns
+            /// Requests with a key beyond the first 256 share one class with the requests for which the closure returns
             /// `None`.
             ///
             /// # Default

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::Losers;
 
-/// Default number of concurrent tasks, which bounds the connections that losers occupy. Few clients keep more idle
+/// Default maximum number of concurrent tasks. It bounds the connections that losers occupy. Few clients keep more idle
 /// connections to one host.
 const CAPACITY: usize = 64;
 /// Default time limit of a task. A new connection is cheaper than a longer wait.

@@ -8,9 +8,8 @@ use crate::BuildError;
 ///
 /// # Default
 ///
-/// The limit reads `X-Forwarded-For`. With [`forwarded`](Self::forwarded) it reads `Forwarded` instead. It
-/// never reads both headers, because a proxy that appends to one header passes on the client's version of
-/// the other.
+/// The limit reads `X-Forwarded-For`. With [`forwarded`](Self::forwarded) it reads `Forwarded` instead. It never reads
+/// both headers, because a proxy that appends to one header can pass on the client's version of the other.
 ///
 /// # Errors
 ///

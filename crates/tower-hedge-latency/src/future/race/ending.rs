@@ -19,8 +19,8 @@ where
     O: Observe,
     L: Losers<S::Future, Attempt = H>,
 {
-    /// Ends the call with the outcome of the `decisive` attempt: disposes of the other hedges and, if a hedge was sent,
-    /// attaches [`HedgeInfo`].
+    /// Ends the call with the outcome of the `decisive` attempt, and disposes of the other hedges. If a hedge was sent
+    /// and the outcome is an HTTP or gRPC response, attaches [`HedgeInfo`].
     #[inline]
     pub(in crate::future) fn end(&mut self, decisive: Attempt, outcome: &mut Outcome<S, Req>) {
         self.ended = true;

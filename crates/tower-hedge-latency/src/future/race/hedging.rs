@@ -23,8 +23,8 @@ where
     A: HedgeDestination<S, Req>,
     L: Losers<S::Future, Attempt = H>,
 {
-    /// Adds the next hedge, which is due now. Skips it if the guard holds it back, the budget is empty, or the request
-    /// cannot be copied.
+    /// Adds the next hedge, which is due now. Skips it if the guard holds it back, the budget allows no hedge, or the
+    /// request cannot be resent.
     pub(in crate::future) fn add_hedge(&mut self) {
         if self.stage == 0 && !self.hurry {
             self.settings.counters.late.count();
@@ -153,8 +153,8 @@ where
     fn failed(&mut self, attempt: Attempt, verdict: Verdict, outcome: &Outcome<S, Req>) {
         // A retry layer below that gave up may have recorded the failure on the same budget.
         if !self.protocol.is_recorded(outcome, self.budget()) {
-            // On a shared budget, the layer above records the first attempt's failure if the call ends with that
-            // failure.
+            // If the call ends with the first attempt's failure, the layer above that shares the budget decides whether
+            // to record it.
             match attempt == Attempt::PRIMARY && !self.settings.deposits {
                 true => self.unrecorded = true,
                 false => self.budget().record_failure(),
@@ -176,8 +176,8 @@ where
         self.hurry = self.sends_on_failure() && !self.is_readying() && self.due().is_some();
     }
 
-    /// Delays hedges until `wait` has passed. If the next hedge was due earlier, or if exactly this wait was demanded,
-    /// the hedge moves to the end of the wait.
+    /// Forbids hedges until `wait` and all waits demanded earlier have passed. If the next hedge was due before that
+    /// time, or if exactly `wait` was demanded, the hedge moves to that time.
     fn push_back(&mut self, wait: Duration, exactly: bool) {
         let Some(end) = later(Instant::now(), wait) else {
             return self.call_off();
@@ -200,7 +200,7 @@ where
     ///
     /// Without `hedge_on_failure` the call continues only if a hedge is in flight: retries belong to a retry layer.
     ///
-    /// With `hedge_on_failure` the call also continues if a hedge can be sent now: the next hedge, or a due hedge that
+    /// With `hedge_on_failure` the call also continues if a hedge may be sent now: the next hedge, or a due hedge that
     /// waits for its service. The failed attempt may have just made that service ready. If the service's next
     /// `poll_ready` is pending and no hedge is in flight, the call ends.
     pub(in crate::future) fn survives_failure(&self) -> bool {
