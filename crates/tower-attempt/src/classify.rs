@@ -7,7 +7,7 @@ use crate::{Attempt, Budget, HedgeOverride, RetryOverride};
 
 /// Decides whether a request of your own type may be resent.
 ///
-/// The layer no longer has the request when the outcome arrives. So the rule extracts a [`Context`](Self::Context)
+/// The layer may no longer have the request when the outcome arrives. So the rule extracts a [`Context`](Self::Context)
 /// before the request is sent, and [`Classify`] receives that context with the outcome.
 pub trait RequestRule<Req> {
     /// The facts that the rule keeps about a request in flight.
@@ -16,7 +16,7 @@ pub trait RequestRule<Req> {
     /// Extracts the context from a request before the request is sent.
     fn context(&self, request: &Req) -> Self::Context;
 
-    /// Whether this request may be resent after a failure. If not, a retry layer keeps no copy of the request.
+    /// Whether a retry layer may resend this request. If not, the layer keeps no copy of the request.
     ///
     /// # Default
     ///

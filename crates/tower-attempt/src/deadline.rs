@@ -5,12 +5,12 @@ use tokio::time::Instant;
 /// The instant at which the caller stops waiting: see [`RetryOverride::deadline`](crate::RetryOverride::deadline) and
 /// [`HedgeOverride::deadline`](crate::HedgeOverride::deadline).
 ///
-/// No extra attempt is scheduled for this instant or later. If a retry would start that late, the caller receives the
-/// failure immediately.
+/// No extra attempt is scheduled for this instant or later. If a retry's delay would end that late, the call ends
+/// immediately.
 ///
 /// A retry layer with an `attempt_timeout`, a `deadline` or an `on_timeout` also ends the call at the deadline of a
-/// `RetryOverride`. Any other layer ends neither an attempt in flight nor a retry's wait for the service to become
-/// ready.
+/// `RetryOverride`. At the deadline, any other layer ends neither an attempt in flight nor a retry's wait for the
+/// service to become ready.
 ///
 /// ```
 /// use std::time::Duration;

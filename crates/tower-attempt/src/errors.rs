@@ -48,10 +48,10 @@ type InnerError = fn(&dyn Any) -> Option<&dyn Any>;
 /// assert!(Rejected::find(&error).is_some());
 /// ```
 pub trait WrapsError: 'static {
-    /// Returns the wrapped error. The layers inspect it if it is boxed, of a known type, or of a registered type.
+    /// Returns the wrapped error. The layers inspect it as they inspect an error that a service returns.
     fn wrapped(&self) -> &dyn Any;
 
-    /// Registers this type, so that all layers of the process look into unboxed errors of this type.
+    /// Registers this type for the whole process, so that the layers look into unboxed errors of this type.
     ///
     /// Call this function before a service returns such an error.
     ///

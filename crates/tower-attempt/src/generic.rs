@@ -25,15 +25,15 @@ pub struct Generic<C = EveryError, K = OneClass> {
 }
 
 impl<C, K> Generic<C, K> {
-    /// Decides with `rule` which requests may be resent, and classifies their outcomes.
+    /// Uses `rule` to decide which requests may be resent, and to classify outcomes.
     #[must_use]
     pub fn rule<R>(self, rule: R) -> Generic<R, K> {
         let key = self.key;
         Generic { rule, key }
     }
 
-    /// Groups requests into classes by a closure's key. A hedge layer with a percentile learns the latencies of up to
-    /// 256 classes separately.
+    /// Groups requests into classes by a closure's key. A hedge layer with a percentile learns the latencies of each
+    /// class separately. Requests with a key beyond the first 256 share one class.
     #[must_use]
     pub fn key<F>(self, key: F) -> Generic<C, ByKey<F>> {
         let (rule, key) = (self.rule, ByKey(key));

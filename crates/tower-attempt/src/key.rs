@@ -14,7 +14,7 @@ pub trait PerKey {
     /// The type of an entry.
     type Found;
 
-    /// Finds or adds the entry of `key`. Returns `None` if the table has no room for a new entry.
+    /// Finds or adds the entry of `key`. Returns `None` if `key` has no entry and the table has no room for one.
     fn of<K: Hash + Display + ?Sized>(&self, key: &K) -> Option<Self::Found>;
 }
 

@@ -19,7 +19,7 @@ pub enum Mode {
     #[default]
     On,
     /// Sends no extra attempt and changes no request, but counts and reports the extra attempts that the layer would
-    /// send. Requests are not copied, so the layer cannot tell whether a body is too long to resend.
+    /// probably send. Requests are not copied, so the layer cannot tell whether a body is too long to resend.
     ///
     /// A retry layer counts at most one retry per call. It usually takes a token from its budget for this retry, so
     /// give the layer a budget of its own. A retry layer's time limits hold. A hedge layer checks neither its budget

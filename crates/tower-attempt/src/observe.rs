@@ -47,7 +47,7 @@ use crate::Attempt;
 /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// use tower_attempt::{CallInfo, Event, Observer, StopReason};
 ///
-/// /// Counts the calls that failed after more than one attempt.
+/// /// Counts the calls that ended without a success after more than one attempt.
 /// #[derive(Default)]
 /// struct Failures(AtomicU32);
 ///

@@ -300,6 +300,10 @@ impl Limiter {
     /// With leases, fails if the backend fails or times out. The tokens that the backend did not take back are then
     /// lost. While the [circuit is open](crate::FailureMode), fails immediately and keeps the leases.
     ///
+    /// # Panics
+    ///
+    /// With leases on a remote backend, panics if it is polled outside of a tokio runtime.
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped, tokens that were not sent to the backend can be lost.

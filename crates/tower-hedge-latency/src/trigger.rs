@@ -60,8 +60,9 @@ impl Trigger {
     pub(crate) fn validate(&self, max_hedges: Option<u32>) -> Result<(), BuildError> {
         match (self, max_hedges) {
             (Self::Delays(delays), _) if !(1..=MAX_HEDGES).contains(&delays.len()) => {
-                let bound = "from 1 to 100 of them";
-                Err(BuildError::new("number of delays", delays.len(), bound))
+                let value = format!("a list of {}", delays.len());
+                let bound = "a list of 1 to 100";
+                Err(BuildError::new("delays", value, bound))
             }
             (Self::Delays(delays), _) if !delays.is_sorted() => {
                 Err(BuildError::new("delays", delays, "in ascending order"))
@@ -126,12 +127,12 @@ mod tests {
             (
                 delays(&[]),
                 None,
-                "number of delays is 0, but must be from 1 to 100 of them",
+                "delays is a list of 0, but must be a list of 1 to 100",
             ),
             (
                 delays(&[ms(1); 101]),
                 None,
-                "number of delays is 101, but must be from 1 to 100 of them",
+                "delays is a list of 101, but must be a list of 1 to 100",
             ),
             (
                 Trigger::FanOut(102),

@@ -8,8 +8,8 @@ use super::limited::LimitedBudget;
 /// A permit that is dropped without being [spent](Self::spend) returns its token to the budget. The permit of an
 /// unlimited budget or of a throttle holds no token.
 ///
-/// A permit is owned and may be kept across an `await`. A call that panics or is cancelled before it spends its permit
-/// takes nothing from the budget.
+/// A permit is owned and may be kept across an `await`. If a call panics or is cancelled, its unspent permit is
+/// dropped.
 #[must_use = "an unspent permit gives its token back when dropped"]
 pub struct Permit(pub(super) Option<Arc<LimitedBudget>>);
 

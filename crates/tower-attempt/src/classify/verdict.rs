@@ -17,16 +17,15 @@ pub enum Verdict {
     },
     /// A retryable failure after which the request is not safe to resend.
     ///
-    /// Over HTTP and gRPC, a layer replaces a [`Retry`](Self::Retry) by this verdict if a resend is not safe. It also
-    /// replaces an [`Unprocessed`](Self::Unprocessed) that a user's rule returned without proof. Only a `Retry` with
-    /// [`Hint::Never`] stays a `Retry`.
+    /// Over HTTP and gRPC, a layer replaces a [`Retry`](Self::Retry), or an [`Unprocessed`](Self::Unprocessed) without
+    /// proof, by this verdict if a resend is not safe. A `Retry` with [`Hint::Never`] is not replaced.
     Unsafe,
     /// A failure with proof that the server did not process the request, so that any request is safe to resend.
     ///
-    /// In a retry layer, the first retry of a call after this verdict is sent immediately and takes no token from the
-    /// budget. Use this verdict for failures that another connection probably avoids. If the next attempt may fail the
-    /// same way, use [`not_sent`](Self::not_sent). Over HTTP and gRPC, only the standard rules find such proof: a
-    /// user's rule cannot claim it.
+    /// In a retry layer, the first retry of a call after this verdict has no delay and takes no token from the budget.
+    /// Use this verdict for failures that another connection probably avoids. If the next attempt may fail the same
+    /// way, use [`not_sent`](Self::not_sent). Over HTTP and gRPC, only the standard rules find such proof: a user's
+    /// rule cannot claim it.
     Unprocessed,
 }
 
@@ -55,8 +54,8 @@ pub enum RetryReason {
     /// The request was not sent: no connection could be made, or a layer of this process [rejected](crate::Rejected)
     /// it.
     ///
-    /// Any such request is safe to resend. The retry backs off and takes a token, because the next attempt may fail the
-    /// same way.
+    /// Any such request is safe to resend. The retry backs off and draws on the budget, because the next attempt may
+    /// fail the same way.
     NotSent,
 }
 

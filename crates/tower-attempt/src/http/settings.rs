@@ -41,7 +41,7 @@ pub struct ProtocolSettings<C> {
     pub retry_statuses: Vec<StatusCode>,
     /// Whether a 429 is retried only if the request is idempotent.
     pub retry_429_for_idempotent_only: bool,
-    /// Whether the client below follows no redirects.
+    /// Whether the user has declared that the client below follows no redirects.
     pub no_redirects: bool,
     /// Generates the `Idempotency-Key` of HTTP requests, except CONNECT, that have no key and no idempotent method.
     /// Only a layer in `Mode::On` uses it.

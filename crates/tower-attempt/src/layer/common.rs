@@ -10,11 +10,11 @@ pub struct Common {
     pub name: Arc<str>,
     /// Whether extra attempts are sent.
     pub mode: Option<Mode>,
-    /// The budget of extra attempts.
+    /// The budget of extra attempts, or the budgets by key.
     pub pool: OneOf<Pool>,
 }
 
-/// The budget that a layer draws on.
+/// The budget that a layer draws on, or its budgets by key.
 #[derive(Clone, Debug)]
 pub struct Pool {
     /// The budget, or the template of the budgets by key.
@@ -89,8 +89,8 @@ impl Common {
         self.pool.get().map(|pool| &pool.budget)
     }
 
-    /// Returns the budget of requests without a key. Without budgets by key, that is `budget`, the layer's budget in
-    /// effect.
+    /// Returns the budget of requests without a key. If there are no budgets by key, returns a clone of `budget`, which
+    /// is the layer's budget in effect.
     #[must_use]
     pub fn without_key(&self, budget: &Budget) -> Budget {
         match self.budgets() {

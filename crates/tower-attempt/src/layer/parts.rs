@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// The parts of a builder, a layer or a service. The three differ only in the type `S` of their settings.
+/// The parts that a builder, its layer and its services have in common. Only the type `S` of the settings differs.
 #[derive(Clone)]
 pub struct Parts<P, O, X, S> {
     /// The protocol, with the user's rules.

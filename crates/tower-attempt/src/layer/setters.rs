@@ -117,8 +117,8 @@ macro_rules! __layer {
             ///
             /// # Errors
             ///
-            /// Returns an error if the budget is out of its range or the layer has budgets by key. A hedge layer also
-            /// rejects a budget that cannot pay for the `percentile` that was set.
+            /// Returns an error if the budget is out of its range or the layer has budgets by key. A hedge layer whose
+            /// trigger is a `percentile` that was set also rejects a budget that cannot pay for that percentile.
             pub fn set_budget(&self, budget: $crate::Budget) -> Result<(), $crate::BuildError> {
                 let deposits = self.0.load().config.common.deposits();
                 let pool = $crate::layer::Pool::one(budget, deposits);
@@ -390,11 +390,12 @@ macro_rules! __layer {
 
         #[cfg(feature = "http")]
         impl<P: $crate::Dialect, O, $($x),+> $builder<P, O, $($x),+> {
-            /// Maximum number of bytes to record of a request's streaming body, so that the request can be resent.
-            /// Bodies in memory are shared and have no limit.
+            /// Maximum number of bytes to record of a request's streaming body, so that the request can be resent. A
+            /// body that is known to be in memory is shared and has no limit.
             ///
-            /// Once an attempt in flight has read more than the limit, the request is no longer resent. The oldest
-            /// attempt in flight continues with the body, and the other attempts are interrupted.
+            /// Once an attempt in flight has read more than the limit, the layer usually cannot resend the request.
+            /// Usually, the oldest attempt in flight then continues with the body, and the other attempts are
+            /// interrupted.
             ///
             /// Each data frame counts its length, or 64 bytes if it is shorter. A record takes up to about twice the
             /// limit in memory, plus the frame that exceeds the limit, and rarely a second such frame. A frame that is
@@ -547,7 +548,7 @@ macro_rules! __layer {
         #[cfg(feature = "http")]
         impl<O, $($x),+> $builder<$crate::Http, O, $($x),+> {
             /// Further statuses to retry for idempotent requests, in addition to the default ones. In a hedge layer, a
-            /// response with such a status does not win while another attempt is in flight.
+            /// response with such a status usually does not win while another attempt is in flight.
             ///
             /// # Default
             ///

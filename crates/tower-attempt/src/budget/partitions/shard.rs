@@ -22,7 +22,7 @@ struct Partition {
     budget: Budget,
     /// The bucket's word when the partition was added, or when a search for partitions to evict last read the word.
     word: Option<u64>,
-    /// The time at which the bucket was first seen with the value `word`.
+    /// The time at which `word` got its present value.
     since: Instant,
 }
 
