@@ -60,7 +60,7 @@ impl Trigger {
     pub(crate) fn validate(&self, max_hedges: Option<u32>) -> Result<(), BuildError> {
         match (self, max_hedges) {
             (Self::Delays(delays), _) if !(1..=MAX_HEDGES).contains(&delays.len()) => {
-                let value = format!("a list of {}", delays.len());
+                let value = format_args!("a list of {}", delays.len());
                 let bound = "a list of 1 to 100";
                 Err(BuildError::new("delays", value, bound))
             }
