@@ -151,38 +151,33 @@ impl SlidingWindow {
     fn view<'a>(&self, words: &'a [u64], now: Now) -> WindowView<'a> {
         let (&newest, counts) = words.split_first().unwrap_or((&0, &[]));
         let nanos = clamp(now.nanos);
-        let number = nanos / self.length;
-        let early = newest > number;
+        let number = newest.max(nanos / self.length);
+        let start = number * self.length;
         WindowView {
             newest,
             counts,
             place: place(newest, counts.len() as u64),
             sub_windows: self.sub_windows,
-            number: number.max(newest),
-            passed: if early { 0 } else { nanos % self.length },
-            behind: if early {
-                newest * self.length - nanos
-            } else {
-                0
-            },
+            number,
+            passed: nanos.saturating_sub(start),
+            behind: start.saturating_sub(nanos),
         }
     }
 
     /// Adds tokens to the present sub-window, or to the newest one if the clock has jumped back.
     fn add(&self, words: &mut Words, now: Now, tokens: u64) {
-        let number = clamp(now.nanos) / self.length;
         let len = self.sub_windows + 1;
         if words.is_empty() {
             *words = Words::from_elem(0, place(len, u64::MAX) + 1);
-            words[0] = number;
         }
         let (newest, counts) = words.split_at_mut(1);
-        let passed = number.saturating_sub(newest[0]).min(len);
-        newest[0] = newest[0].max(number);
+        let number = newest[0].max(clamp(now.nanos) / self.length);
+        let passed = (number - newest[0]).min(len);
+        newest[0] = number;
         for age in 0..passed {
-            counts[place(newest[0] - age, len)] = 0;
+            counts[place(number - age, len)] = 0;
         }
-        counts[place(newest[0], len)] += tokens;
+        counts[place(number, len)] += tokens;
     }
 }
 
