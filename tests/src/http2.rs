@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -22,6 +23,8 @@ const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// `SETTINGS_MAX_CONCURRENT_STREAMS` is 1.
+const ONE_STREAM: [u8; 6] = [0, 3, 0, 0, 0, 1];
 /// HPACK's index of `:status: 200`.
 const STATUS_200: u8 = 0x88;
 
@@ -54,13 +57,15 @@ pub enum Reply {
     /// Sends a `GOAWAY` that includes the request, after the end of the request, and closes the connection without a
     /// response.
     GoAwayAfter,
+    /// Sends a `GOAWAY` that includes the request, a moment after the end of the request, and then a 200.
+    Drain,
     /// Closes the connection after the end of the request.
     Close,
     /// Resets the connection after the end of the request.
     Abort,
 }
 
-/// A server on a free port, which runs until the test's runtime ends.
+/// A server on a free port, which runs until the test's runtime ends. It allows one concurrent stream per connection.
 #[derive(Debug)]
 pub struct Http2Server {
     raw: RawServer,
@@ -116,7 +121,7 @@ async fn serve(
     let mut preface = [0; PREFACE.len()];
     stream.read_exact(&mut preface).await?;
     assert_eq!(preface, PREFACE);
-    send(&mut stream, SETTINGS, 0, 0, &[]).await?;
+    send(&mut stream, SETTINGS, 0, 0, &ONE_STREAM).await?;
     // Streams whose reply waits for the end of the request.
     let mut open: HashMap<u32, (Reply, Vec<u8>)> = HashMap::new();
     loop {
@@ -162,6 +167,12 @@ async fn serve(
                 reset_stream(&mut stream, id, Code::InternalError).await?;
             }
             Reply::Close => return close(stream).await,
+            Reply::Drain => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                go_away(&mut stream, id, Code::NoError).await?;
+                let flags = END_HEADERS | END_STREAM;
+                send(&mut stream, HEADERS, flags, id, &[STATUS_200]).await?;
+            }
             Reply::Abort => return reset(stream),
             _ => {
                 let flags = END_HEADERS | END_STREAM;

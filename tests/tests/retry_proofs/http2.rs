@@ -1,7 +1,8 @@
 //! An HTTP/2 server reports the requests that it did not process.
 
-use http::{Method, StatusCode};
-use tests::clients::Client;
+use axum::body::Body;
+use http::{Method, Request, StatusCode};
+use tests::clients::{Client, call, hyper};
 use tests::{Code, Events, Http2Server, Reply};
 use tower_jitter_retry::StopReason;
 
@@ -76,4 +77,24 @@ async fn without_proof_only_idempotent_requests_are_retried() {
             assert_eq!(get.requests(), 2, "{client:?}, {fault:?}");
         }
     }
+}
+
+/// hyper reports a user's error for a request that waits for a free stream when the server begins to shut down.
+#[tokio::test]
+async fn a_request_that_waits_for_a_stream_of_a_closing_connection_is_retried() {
+    let server = Http2Server::start(|n| if n == 2 { Reply::Drain } else { Reply::Ok }).await;
+    let client = hyper(true);
+    let request = async || {
+        let events = Events::default();
+        let layer = builder(&events).build().unwrap();
+        let request = Request::get(server.url()).body(Body::empty()).unwrap();
+        let answer = call(&layer, false, client.clone(), request).await;
+        (answer, events)
+    };
+    request().await.0.unwrap();
+    let (held, (waiting, events)) = tokio::join!(request(), request());
+    assert_eq!(held.0.unwrap().status(), StatusCode::OK);
+    let waiting = waiting.unwrap_or_else(|error| panic!("{error:?}, {:?}", events.stop()));
+    assert_eq!(waiting.status(), StatusCode::OK);
+    assert_eq!(server.connections(), 2);
 }

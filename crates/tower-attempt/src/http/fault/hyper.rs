@@ -70,14 +70,21 @@ fn of_h2(error: &h2::Error) -> Fault {
 }
 
 fn of_hyper(error: &hyper::Error) -> Fault {
-    if error.is_user() {
+    if error.is_user() && !is_gone(error) {
         Fault::Local
     } else if error.is_canceled() {
         // hyper cancelled the request before the first byte was written.
         Fault::Unprocessed
-    } else if error.is_closed() || error.is_incomplete_message() {
+    } else if error.is_closed() || error.is_incomplete_message() || is_gone(error) {
         Fault::Disconnected
     } else {
         Fault::Unknown
     }
+}
+
+/// Returns whether hyper dropped the request together with the connection's task. hyper counts this as an error of the
+/// user. But the request may have waited for a free stream of a connection that the server closed.
+fn is_gone(error: &hyper::Error) -> bool {
+    let source = error::Error::source(error).map(ToString::to_string);
+    source.is_some_and(|source| source == "runtime dropped the dispatch task")
 }
