@@ -1,7 +1,7 @@
 /// One attempt to send a request.
 ///
-/// A layer that sends an extra attempt of an `http::Request` stores an `Attempt` in the request's extensions. The layer
-/// stores none in the first attempt, so the services below recognise extra attempts.
+/// An HTTP or gRPC layer that sends an extra attempt of an `http::Request` stores an `Attempt` in the request's
+/// extensions. The layer stores none in the first attempt, so the services below recognise extra attempts.
 ///
 /// ```
 /// use tower_attempt::{Attempt, AttemptKind};

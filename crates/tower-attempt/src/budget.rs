@@ -25,9 +25,9 @@ use crate::BuildError;
 /// # Why a budget, and not only a maximum number of attempts
 ///
 /// With three attempts per call, a backend that starts to fail receives up to three times its load, just when it can
-/// handle the least. A budget limits the extra load to a share of the successful calls, plus a number of attempts per
-/// second. With a ratio of 0.2 and no tokens per second, the attempts that take a token add in the long run at most
-/// 20 % to the load, not 200 %.
+/// handle the least. A budget with a ratio limits the extra attempts that take a token. In the long run, they are at
+/// most a share of the successful calls, plus a number per second. With a ratio of 0.2 and no tokens per second, these
+/// attempts add in the long run at most 20 % to the load, not 200 %.
 ///
 /// Retries without a budget can also keep a backend overloaded after the end of an outage. In the `metastable`
 /// simulation of `examples/figures`, a server at 90 % load stops for 10 s. After this outage it recovers
@@ -55,9 +55,10 @@ use crate::BuildError;
 ///
 /// # Cost
 ///
-/// The tokens are one `AtomicU64`, without a lock. An operation is a relaxed load or a compare-and-swap, and reads the
-/// clock only if `per_second` is not 0. A deposit into a full bucket is usually only a load. A withdrawal that takes a
-/// token also clones an `Arc`. Clones share the tokens; a budget changed by a setter has its own tokens.
+/// The tokens are one `AtomicU64`, without a lock. An operation is usually one or two relaxed loads and at most one
+/// compare-and-swap. It reads the clock only if `per_second` is not 0. A deposit into a full bucket is usually only a
+/// load. A withdrawal that takes a token also clones an `Arc`. Clones share the tokens; a budget changed by a setter
+/// has its own tokens.
 ///
 /// ```
 /// use tower_attempt::Budget;
@@ -77,7 +78,7 @@ use crate::BuildError;
 pub struct Budget(Option<Arc<LimitedBudget>>);
 
 impl Budget {
-    /// A budget of `ratio` extra attempts per deposit, from 0 to 10. The ratio is rounded down to a millionth.
+    /// A budget of `ratio` extra attempts per deposit. The ratio is from 0 to 10. It is rounded down to a millionth.
     ///
     /// The budget has a burst of 100, 10 initial tokens, and no tokens per second.
     #[must_use]
@@ -99,17 +100,17 @@ impl Budget {
 
     /// gRPC's retry throttle (`retryThrottling` in its service config): too many failures stop extra attempts.
     ///
-    /// The throttle's count starts at `max_tokens`, from 1 to 1,000. Each [failed attempt](Self::record_failure)
+    /// The throttle's count starts at `max_tokens`, from 1 to 1,000. Each [recorded failure](Self::record_failure)
     /// subtracts 1, down to 0. Each [deposit](Self::deposit), one per successful call, adds `token_ratio`, up to
     /// `max_tokens`. The ratio is at least 0.001 and is rounded down to a thousandth. Extra attempts are allowed while
-    /// the count is above half of `max_tokens`. They take no tokens. The throttle never rejects a call's first
-    /// retry after [`Verdict::Unprocessed`](crate::Verdict::Unprocessed).
+    /// the count is above half of `max_tokens`. They take no tokens. The throttle never rejects a call's first retry
+    /// after [`Verdict::Unprocessed`](crate::Verdict::Unprocessed).
     ///
     /// Use it in clients that must behave as gRPC's own do, with one throttle per server name (see [`Budgets`]).
     /// Otherwise prefer [`ratio`](Self::ratio), because a throttle is a switch and not an allowance:
     ///
     /// - While it allows extra attempts, it does not limit their number.
-    /// - After at most `max_tokens / 2` (rounded up) failures in a row, it rejects extra attempts.
+    /// - After at most `max_tokens / 2` (rounded up) recorded failures in a row, it rejects extra attempts.
     /// - Only successful calls lift this rejection; time does not.
     ///
     /// A layer records no failure for an attempt that the caller drops or that the call's deadline ends.

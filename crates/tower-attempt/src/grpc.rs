@@ -72,11 +72,12 @@ pub struct Grpc(Option<Arc<ProtocolSettings<Option<GrpcCode>>>>);
 pub type GrpcOutcome<'a> = OutcomeView<'a, Option<GrpcCode>>;
 
 impl GrpcOutcome<'_> {
-    /// Returns the status of the server, or the status that represents a bare HTTP status, a timeout, a failed
-    /// connection or an HTTP/2 stream that the server reset.
+    /// Returns the status of the server, or the status that represents a bare HTTP status, the layer's attempt timeout,
+    /// a failed connection or an HTTP/2 stream that the server reset.
     ///
-    /// Returns `None` for any other error, and for a response whose status follows its body. After a timeout, a
-    /// `backoff_by` rule gets the code of the outcome that `on_timeout` created, by default DEADLINE_EXCEEDED.
+    /// Returns `None` for most other errors, and for a response whose status follows its body. After an attempt
+    /// timeout, a `backoff_by` rule gets the code of the outcome that `on_timeout` created, by default
+    /// DEADLINE_EXCEEDED.
     #[must_use]
     pub fn code(&self) -> Option<GrpcCode> {
         self.code

@@ -75,8 +75,8 @@ impl RetryOverride {
     /// Time limit of each attempt, in a layer with an `attempt_timeout`, a `deadline` or an `on_timeout`. Other layers
     /// ignore this setting.
     ///
-    /// `Duration::MAX` lifts the layer's limit. With zero, an attempt that does not end at its first poll times out
-    /// after at most about a millisecond.
+    /// `Duration::MAX` lifts the layer's limit. With zero, an attempt that is pending after its first poll has at most
+    /// about a millisecond to end.
     #[must_use]
     pub fn attempt_timeout(mut self, limit: Duration) -> Self {
         self.attempt_timeout = Some(limit);
@@ -158,7 +158,8 @@ impl HedgeOverride {
     /// Delay between hedges: hedge k is due after k times the delay, counted from the call's start. This delay replaces
     /// the layer's trigger.
     ///
-    /// The layer's number of hedges stays. A layer that learns a percentile learns nothing from the call.
+    /// Without [`max_hedges`](Self::max_hedges), the layer's number of hedges stays. A layer that learns a percentile
+    /// learns nothing from the call.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);
@@ -173,8 +174,8 @@ impl HedgeOverride {
         self
     }
 
-    /// The instant at which the caller stops waiting. No hedge starts then or later. The end of a `grpc-timeout` has
-    /// the same effect, if it is earlier.
+    /// The instant at which the caller stops waiting. No hedge starts then or later. Over gRPC, an earlier end of a
+    /// `grpc-timeout` has the same effect.
     ///
     /// # Default
     ///

@@ -14,8 +14,8 @@ pub(crate) mod sealed {
 /// The protocol of a layer: [`Http`](crate::Http), [`Grpc`](crate::Grpc) or [`Generic`](crate::Generic).
 ///
 /// The protocol decides which requests are safe to resend. With `Generic`, its rule decides, by default
-/// [`EveryError`](crate::EveryError). The protocol also copies requests. It reads and writes the data that accompany a
-/// message, such as server hints, deadlines, attempt numbers and the marks of nested layers.
+/// [`EveryError`](crate::EveryError). The protocol also copies requests. `Http` and `Grpc` also read and write the data
+/// that accompany a message, such as server hints, deadlines, attempt numbers and the marks of nested layers.
 pub trait Protocol: sealed::Sealed {
     /// Checks the settings. The layers' `build()` calls this.
     ///
@@ -48,14 +48,14 @@ pub trait Requests<Req>: Protocol {
     /// The copy from which further attempts are made.
     type Saved;
 
-    /// Changes the request if a setting demands it, for example adds an `Idempotency-Key`. Called before any other
-    /// method that receives the request.
+    /// Changes the request if a setting demands it, for example adds an `Idempotency-Key`. A layer in
+    /// [`Mode::On`](crate::Mode::On) calls this method before any other method that receives the request.
     fn prepare(&self, _request: &mut Req) {}
 
     /// Extracts the context from a request before the request is sent.
     fn context(&self, request: &Req) -> Self::Context;
 
-    /// Copies the parts of a request that events carry.
+    /// Copies what events report about a request.
     fn request_line(&self, _request: &Req) -> RequestLine {
         RequestLine::default()
     }
@@ -64,7 +64,7 @@ pub trait Requests<Req>: Protocol {
     /// if the table has no room for the class.
     fn class<T: PerKey>(&self, request: &Req, table: &T) -> Option<T::Found>;
 
-    /// Whether there are outcomes after which the request may be retried. If not, a retry layer keeps no copy of the
+    /// Returns `false` only if no outcome allows a retry of the request. If `false`, a retry layer keeps no copy of the
     /// request.
     fn may_retry(&self, context: &Self::Context) -> bool;
 
@@ -128,7 +128,7 @@ pub trait Outcomes<Req, Res, E>: Requests<Req> {
         outcome: &Result<Res, E>,
     ) -> Verdict;
 
-    /// Returns the facts of an outcome that events carry.
+    /// Returns what events report about an outcome.
     fn describe<'a>(&self, outcome: &'a Result<Res, E>) -> AttemptOutcome<'a>;
 
     /// Classifies an attempt whose `attempt_timeout` expired. If no retry is scheduled, the caller receives `answer`.

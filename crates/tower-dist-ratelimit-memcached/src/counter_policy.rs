@@ -158,8 +158,8 @@ impl CounterPolicy {
             }
             // The charged window has ended.
             Some((_, left)) => (0, left),
-            // The server ends the window: the item's time to live is the rest of the window. Without an item, a
-            // window of full length begins now.
+            // The server ends the window: the item's time to live is the rest of the window. Without an item, the rest
+            // is the length of a window.
             None => (count, ttl.map_or(self.quota.window(), Duration::from_secs)),
         };
         let limit = self.limit(charge.quota);

@@ -7,7 +7,7 @@ pub(super) fn lost(reason: impl fmt::Display) -> BackendError {
     BackendError::new(format!("no connection to Memcached: {reason}"))
 }
 
-/// The error of a command or an operation whose task has ended, because its runtime has shut down.
+/// The error that reports that the task of a command or an operation has ended with its runtime.
 pub(super) fn ended() -> BackendError {
     lost("the runtime that it was made on has ended")
 }

@@ -26,9 +26,9 @@ use super::{
     wire,
 };
 
-/// Maximum number of commands that wait for the connection task. A service normally has fewer concurrent requests.
-/// While this queue is full, a new request fails immediately. Only later commands of accepted requests wait for room in
-/// the queue.
+/// Maximum number of commands in the queue of the connection task. A service normally has fewer concurrent requests.
+/// While the queue is full, the first command of an operation fails immediately. Only later commands can wait for room
+/// in the queue.
 const INBOX: usize = 8192;
 
 /// The address of a server, and the settings of its connection.
@@ -164,8 +164,8 @@ fn lost(health: &Health) -> BackendError {
     }
 }
 
-/// The task of a link: serves one connection after the other until the last handle is dropped. `timeout` is the maximum
-/// time until the server answers a command.
+/// The task of a link: serves one connection after the other, and ends after the last handle is dropped. `timeout` is
+/// the maximum time until the server answers a command.
 async fn supervise(
     timeout: Duration,
     mut reconnect: Reconnect<TcpStream>,

@@ -67,7 +67,7 @@ struct FirstCommand {
     at: Option<Instant>,
     /// When the command was sent, by the operation's clock, in nanoseconds.
     nanos: u64,
-    /// The number of the charged window; `None` if windows begin at the first request.
+    /// The number of the window; `None` if windows begin at the first request.
     number: Option<u64>,
     /// The number of tokens that the command adds.
     added: u64,
@@ -94,7 +94,7 @@ enum OperationOutcome {
 /// The result of an operation.
 type OperationResult = Result<JointDecision, BackendError>;
 
-/// An operation whose caller waits for the first answer. If the caller stops waiting, a task completes the operation.
+/// An operation whose caller waits for the first answer. If the caller stops waiting, a task takes over the operation.
 struct Open {
     operation: Arc<Operation>,
     attempt: Option<FirstCommand>,

@@ -15,14 +15,14 @@ use super::{
     request::Command,
 };
 
-/// Number of commands in flight from which the task takes no further commands. More would not keep the server busier,
-/// and a command that still waits can be withdrawn.
+/// Number of commands in flight at or above which the task takes no commands from the queue. More commands in flight
+/// would usually not keep the server busier, and a command that still waits can be withdrawn.
 const MOST_SENT: usize = 4096;
 
 /// Maximum number of commands that one step takes from the queue.
 const MANY: usize = 256;
 
-/// Number of unwritten bytes from which the task takes no further commands from the queue.
+/// Number of unwritten bytes at or above which the task takes no commands from the queue.
 const FULL: usize = 16 << 10;
 
 /// The owner of a command. If the owner is dropped, its commands that wait in the queue are not sent.
@@ -52,7 +52,7 @@ pub(super) struct Disconnect {
     pub(super) had_answers: bool,
 }
 
-/// One connection, over which commands go out without waiting for the answers to earlier ones.
+/// One connection, on which many commands can be in flight at the same time.
 // This crate has its own client, because no existing one suits. async-memcached and mcmc-rs lend their connection to
 // one operation at a time. memcache's experimental client for tokio takes a pooled connection for each operation.
 // vmemcached does not speak the meta protocol. mtop-client is under the GPL.
@@ -76,8 +76,8 @@ impl Pipeline {
         }
     }
 
-    /// Serves commands until the connection fails. Returns `None` when the last handle is dropped and all commands are
-    /// answered.
+    /// Serves commands until the connection fails. Returns `None` if instead all senders of `inbox` are dropped and all
+    /// sent commands are answered.
     pub(super) async fn run<R, W>(
         &mut self,
         mut read: R,

@@ -75,8 +75,9 @@ pub(super) struct Parser {
 }
 
 impl Parser {
-    /// Takes the next reply out of `bytes`. Returns `None` until the reply is complete. If a value is too long, its
-    /// reply is complete after the first line, and later calls drop the value.
+    /// Takes the next reply out of `bytes`. Returns `None` until the reply is complete. If a value has more than
+    /// [`LONGEST_VALUE`] and at most [`LONGEST_SKIP`] bytes, its reply is complete after the first line, and later
+    /// calls drop the value.
     ///
     /// After an error the following bytes cannot be read either, so the connection is useless.
     pub(super) fn next(&mut self, bytes: &mut BytesMut) -> Result<Option<Reply>, String> {

@@ -16,11 +16,11 @@ pub(super) struct Ttl(u32);
 /// The greatest number that the server reads as seconds from now. It reads a greater one as a time since 1970.
 const LONGEST_TTL: u64 = 30 * 86_400;
 
-/// Seconds added to times since 1970, so that a server whose clock is ahead does not expire an item early.
+/// Seconds added to times since 1970, so that a server whose clock is up to a day ahead does not expire an item early.
 const SLACK: u64 = 86_400;
 
 impl Ttl {
-    /// A time to live of `seconds`, at least 1. `now` is in seconds since 1970.
+    /// A time to live of `seconds`, or of 1 second if `seconds` is 0. `now` is in seconds since 1970.
     pub(super) fn seconds(seconds: u64, now: u64) -> Self {
         let seconds = seconds.max(1);
         if seconds <= LONGEST_TTL {

@@ -44,7 +44,7 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// See [`ConnectError`]. The method makes one attempt. One reachable primary of a Cluster is enough.
+    /// See [`ConnectError`]. In a Cluster, not all primaries have to be reachable.
     ///
     /// # Panics
     ///
@@ -77,7 +77,8 @@ impl Redis {
     /// Uses an existing connection of the `redis` crate. All keys have this [prefix](RedisBuilder::prefix).
     ///
     /// The backend never replaces the connection, so the connection has to reconnect itself. Connections to a Cluster
-    /// do not work. An answer times out after 500 ms. No other public signature contains a type of the `redis` crate.
+    /// are not supported. An answer times out after 500 ms. No other public signature contains a type of the `redis`
+    /// crate.
     ///
     /// # Errors
     ///

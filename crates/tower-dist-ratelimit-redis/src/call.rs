@@ -109,7 +109,8 @@ impl KeyArgs {
         place: usize,
         action: ChargeKind,
     ) -> Self {
-        // A cost above `MOST_USED` is rejected in any case, and Lua's numbers are exact only up to 2⁵³.
+        // A request of a cost above `MOST_USED` is rejected in any case, and no state has more tokens to refund. Lua's
+        // numbers are exact only up to 2⁵³.
         let cost = charge.cost.min(MOST_USED + 1);
         let mut text = SmallVec::new();
         // Writing into memory does not fail.
@@ -122,8 +123,8 @@ impl KeyArgs {
                 write!(text, "s{} 0", delta.clamp(-refund, most))
             }
         };
-        // Under a quota of zero, a token takes a century to drain. A correction with such a quota could put it in force
-        // for the key. So the correction is sent without the quota.
+        // Under a quota of zero, a token of a bucket or queue takes a century to drain. A correction with such a quota
+        // could put the quota in force for the key. So the correction is sent without the quota.
         let settles = matches!(action, ChargeKind::Settle(_));
         if let Some(quota) = charge.quota.filter(|quota| !settles || !quota.is_zero()) {
             let _ = match policy.counts {

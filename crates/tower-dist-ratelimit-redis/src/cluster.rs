@@ -292,8 +292,8 @@ impl Drop for Cluster {
     }
 }
 
-/// Refreshes the map of slots whenever `stale` is notified. Repeats this while no node answers or a primary is
-/// unreachable, because a replica may replace that primary.
+/// Refreshes the map of slots whenever `stale` is notified. Repeats this while no node answers or the link to a primary
+/// is down, because a replica may replace that primary.
 async fn keep_fresh(cluster: Weak<Cluster>, stale: Arc<Notify>) {
     let backoff = Backoff::exponential(FIRST_PAUSE, LONGEST_PAUSE).jitter(Jitter::Equal);
     loop {

@@ -16,20 +16,20 @@ use super::{
 /// server usually answers sooner.
 const LONGEST_WAIT: Duration = Duration::from_millis(5);
 
-/// Number of consecutive timeouts after which the connection counts as dead.
+/// Number of consecutive timeouts after which a connection is given up, if it can be replaced.
 const SILENCES: u32 = 2;
 
 /// Why a connection is given up.
 #[derive(Debug)]
 pub(super) struct Disconnect {
     pub(super) reason: String,
-    /// Whether the server answered any call without an error.
+    /// Whether the server answered any call with an array of numbers, as the scripts do.
     pub(super) had_answers: bool,
 }
 
 /// Sends the requests of the send queue. While fewer than two calls of one [`Kind`] are in flight, a request of this
-/// kind is sent immediately. Otherwise the queue collects requests into one call, and `Queue::can_send` decides when
-/// that call goes out.
+/// kind is sent immediately. Otherwise the requests of this kind share calls, and `Queue::can_send` decides when a call
+/// goes out. A request that is to be sent alone is sent immediately.
 pub(super) struct Combiner<'a> {
     send_queue: &'a SendQueue,
     connection: Connection,

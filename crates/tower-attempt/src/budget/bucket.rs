@@ -20,9 +20,9 @@ const FULL: u64 = 1 << 63;
 
 /// A token bucket in one atomic word.
 ///
-/// The clock `now` counts refilled units, so one tick refills one unit of the bucket. No rate is rounded, and nothing
-/// drifts. If no tokens return with time, the clock stays at 0, and the word without its flag is the number of missing
-/// units.
+/// The clock `now` counts refilled units, so one tick refills one unit of the bucket. The tokens per second are not
+/// rounded, so the refill does not drift. If no tokens return with time, the clock stays at 0, and the word without its
+/// flag is the number of missing units.
 ///
 /// Relaxed ordering suffices, because the word is the whole state. A withdrawal takes effect at the time that it reads
 /// from the clock, and it reads the clock after it has loaded the word.

@@ -5,19 +5,19 @@ use crate::BuildError;
 
 /// The ratio of Linkerd2 and Finagle: one extra attempt for five deposits.
 pub(super) const DEFAULT_RATIO: f64 = 0.2;
-/// The tokens per second of Finagle and Linkerd2, so that services with few calls can retry at all.
+/// The tokens per second of Finagle and Linkerd2, for services with few calls.
 pub(super) const DEFAULT_PER_SECOND: u32 = 10;
 /// Ten seconds of the default tokens per second, as in Finagle, whose tokens live for ten seconds.
 pub(super) const DEFAULT_BURST: u32 = 100;
 /// Unless `initial` is set, a budget starts with ten times its tokens per second, at least these 10, and at most its
 /// burst.
 ///
-/// Without tokens per second it starts with 10 and not with the default burst of 100. Otherwise a hedge layer could
-/// send a hundred hedges to a service that is slow at first.
+/// Without tokens per second, this default is at most 10, and not the default burst of 100. Otherwise a hedge layer
+/// could send a hundred hedges to a service that is slow at first.
 const DEFAULT_INITIAL: u32 = 10;
 
-/// A ratio above 1 allows more extra attempts than calls, and so protects little. Ten leaves room for a hedge layer's
-/// `fan_out`.
+/// A ratio above 1 can allow more extra attempts than calls, and so protects little. Ten pays for a hedge layer with
+/// `fan_out(11)`, which sends up to ten hedges per call.
 const MAX_RATIO: f64 = 10.0;
 /// At this rate, the bucket's clock takes 29 years to reach the end of its range, 2⁶³ units.
 const MAX_PER_SECOND: u32 = 10_000;

@@ -110,7 +110,7 @@ fn apply<D: Dialect, Req: HttpRequest>(
 
 /// Applies the user's rule about outcomes, and decides whether a resend is safe.
 ///
-/// Cold, to stay out of the code path of a success without settings.
+/// Cold, to stay out of the code path of most successes without settings.
 #[cold]
 #[inline(never)]
 fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
@@ -139,7 +139,7 @@ fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
         _ => verdict,
     };
     match outcome {
-        // The server's hint also applies to a retry for which a user's rule names no wait.
+        // A hint in the response also applies to a retry for which a user's rule names no wait.
         Ok(response) if matches!(verdict, Verdict::Retry { hint: None, .. }) => {
             D::hint(response).map_or(verdict, |hint| verdict.hinted(hint))
         }

@@ -20,8 +20,8 @@ use crate::{Attempt, AttemptKind, Interrupted, Rejected, Verdict};
 pub(crate) enum Fault {
     /// The server did not process the request, and another connection probably serves it.
     ///
-    /// Either the connection closed before the request was written, or the server sent HTTP/2's REFUSED_STREAM (RFC
-    /// 9113 §8.7) or a GOAWAY without an error (§6.8).
+    /// Either hyper cancelled the request before the first byte was written, or the server sent HTTP/2's REFUSED_STREAM
+    /// (RFC 9113 §8.7) or a GOAWAY without an error (§6.8).
     Unprocessed,
     /// The client could not connect, so the request was not sent.
     NotConnected,
@@ -32,8 +32,8 @@ pub(crate) enum Fault {
     Local,
     /// The server ended the HTTP/2 stream with this error code (RFC 9113 §7).
     Reset(u32),
-    /// The connection broke. Or the client follows redirects, and its error does not show which request failed. In both
-    /// cases, the server may have processed the request.
+    /// Usually, the connection broke. Or the client follows redirects, and its error does not show which request
+    /// failed. In both cases, the server may have processed the request.
     Disconnected,
     /// Anything else.
     Unknown,

@@ -3,7 +3,7 @@ use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode, Uri};
 
 use super::RequestHead;
 
-/// The parts of a request that the protocols read and change. Implemented for `http::Request`, and with the feature
+/// The parts of a request that the protocols read or change. Implemented for `http::Request`, and with the feature
 /// `reqwest-013` for `reqwest::Request`.
 pub trait HttpRequest {
     /// Returns the method.
@@ -46,7 +46,7 @@ impl UrlHash {
     }
 }
 
-/// The parts of a response that the protocols read and change. Implemented for `http::Response`, and with the feature
+/// The parts of a response that the protocols read or change. Implemented for `http::Response`, and with the feature
 /// `reqwest-013` for `reqwest::Response`.
 pub trait HttpResponse {
     /// Returns the status.

@@ -76,8 +76,8 @@ impl<'a, C> OutcomeView<'a, C> {
 
     /// Returns the verdict of the standard rules, which describes the outcome and not whether a resend is safe.
     ///
-    /// After a timeout, a `classify` rule gets [`Verdict::timeout`]. A `backoff_by` rule gets the standard verdict on
-    /// the response or error that the timeout created.
+    /// After the layer's attempt timeout, a `classify` rule gets [`Verdict::timeout`]. A `backoff_by` rule gets the
+    /// standard verdict on the response or error that the timeout created.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.verdict

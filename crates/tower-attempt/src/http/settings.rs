@@ -23,7 +23,7 @@ pub struct ProtocolSettings<C> {
     pub replay_limit: Option<usize>,
     /// The rule that can replace the verdict of the standard rules. It receives that verdict.
     pub classify: Option<ClassifyRule<C>>,
-    /// The rule that chooses the delay before a retry. Its argument counts retries from 1; see
+    /// The rule that chooses the delay before a retry. Its first argument counts retries from 1; see
     /// `RetryLayerBuilder::backoff_by`.
     pub backoff: Option<BackoffRule<C>>,
     /// Declares further requests idempotent, in addition to the requests that the protocol calls idempotent.

@@ -104,7 +104,7 @@ pub struct CallInfo {
     pub name: Arc<str>,
     /// Number of attempts sent so far.
     pub attempts: u32,
-    /// Number of hedges so far that were due and not sent.
+    /// Number of [`HedgeSkipped`](Event::HedgeSkipped) events so far.
     pub skipped: u32,
     /// Sum of the delays before the retries that were scheduled so far.
     pub delays: Duration,
@@ -267,9 +267,9 @@ labelled! {
         /// The hedge's service failed to become ready, or was not ready before the end of the call or the deadline. Or
         /// it became ready during a wait that a [hint](crate::Hint) demands, or after a hint forbade the hedge.
         NotReady => "not_ready",
-        /// The request cannot be copied. For example, an attempt has read more of the body than `replay_limit`, or the
-        /// request has the header field `Upgrade`. Or the body still streams, and the body's error type cannot express
-        /// an [interruption](crate::Interrupted).
+        /// The request cannot be copied. For example, an attempt has read more than `replay_limit` of a streaming body,
+        /// or the request has the header field `Upgrade`. Or the body still streams, and the body's error type cannot
+        /// express an [interruption](crate::Interrupted).
         NotResendable => "not_resendable",
         /// The layer is in shadow mode.
         Shadow => "shadow",

@@ -46,9 +46,11 @@ impl TracingObserver {
 
     /// Also opens a span for each attempt, at level INFO.
     ///
-    /// The span is entered while the attempt runs, so that spans of the inner service are its children. If a call is
-    /// made and polled in the same span, its attempts are siblings, even if they run concurrently. Most fields are
-    /// named as in OpenTelemetry's HTTP client spans:
+    /// A call sends and polls each attempt inside the attempt's span. So a span that the inner service opens is usually
+    /// a child of the attempt's span. If the caller makes and polls a call in one span, the spans of the call's
+    /// attempts are siblings, even if the attempts run concurrently.
+    ///
+    /// The span has the following fields. Some are named as in OpenTelemetry's HTTP client spans.
     ///
     /// | field | value |
     /// |---|---|
@@ -63,7 +65,7 @@ impl TracingObserver {
     ///
     /// # Cost
     ///
-    /// A span and an allocation for each attempt, if a subscriber enables the span.
+    /// A span and at least one allocation for each attempt, if a subscriber enables the span.
     #[must_use]
     pub fn spans(mut self) -> Self {
         self.has_spans = true;

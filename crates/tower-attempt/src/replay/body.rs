@@ -60,8 +60,9 @@ pub trait ReplayableBody: Body<Data = Bytes> + Default {
     /// Makes a body of this type that reads `body`, a stream that a layer records or replays.
     fn from_replay(body: ReplayBody<Self::Source>) -> Self;
 
-    /// Whether the body's error type can express that an attempt was interrupted. If not, no hedge is sent while
-    /// another attempt may interrupt that hedge.
+    /// Whether the body's error type can express that an attempt was interrupted. Also `true` for a body that is always
+    /// in memory, because such a body is never interrupted. If `false`, no hedge is sent while another attempt may
+    /// interrupt that hedge.
     ///
     /// # Default
     ///
@@ -88,7 +89,7 @@ impl<S: Body<Data = Bytes> + Unpin> ReplayableBody for ReplayBody<S> {
     }
 }
 
-/// Implements [`ReplayableBody`] for a body that is its own `Source`, as every body except a [`ReplayBody`].
+/// Implements [`ReplayableBody`] for a body that is its own `Source`.
 macro_rules! impl_replayable {
     ([$($generics:tt)*] $body:ty, $interruptible:expr, |$this:ident, $may_poll:ident| $into_memory:expr,
         |$content:ident| $from_memory:expr, |$replay:ident| $from_replay:expr $(,)?) => {

@@ -13,8 +13,8 @@ use super::wakers::Wakers;
 
 /// A source and its recorded frames, shared by its readers and by the saved request.
 ///
-/// No foreign code runs under the lock, except the clone of a waker. A reader that polls the source takes it out of the
-/// record, polls it without the lock, and puts it back unless it ended or failed. A reader that finds the source taken
+/// No foreign code runs under the lock, except the clone of a waker. A reader takes the source out of the record, polls
+/// it without the lock, and puts it back unless it ended, failed or panicked. A reader that finds the source taken
 /// registers its waker and waits. Values to be dropped are moved out of the lock first. So neither a source that wakes
 /// while it is polled nor a source whose drop touches the readers can deadlock.
 pub(super) struct BodyRecord<B, E> {
@@ -75,7 +75,7 @@ impl<B, E> BodyRecord<B, E> {
 /// The state behind the lock of a record. No method polls a source, wakes a reader, or drops a source or a waker, since
 /// that can run a user's code.
 pub(super) struct RecordState<B, E> {
-    /// `None` while a reader polls it, and after it has ended, failed or been freed.
+    /// `None` while a reader polls it, and after it has ended, failed, panicked or been freed.
     source: Option<B>,
     /// The id of the reader that is to receive the source's error, and that error.
     error: Option<(ReaderId, E)>,

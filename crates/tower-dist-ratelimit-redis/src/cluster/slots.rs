@@ -12,7 +12,7 @@ const SLOTS: usize = 16_384;
 pub(super) struct SlotOwners {
     /// One item per slot. Empty until a node has answered.
     owners: Vec<Option<Arc<Address>>>,
-    /// All known nodes, including replicas.
+    /// Known nodes, including replicas.
     nodes: Vec<Address>,
 }
 

@@ -63,7 +63,7 @@ fn of_h2(error: &h2::Error) -> Fault {
         // this request.
         Some(Reason::NO_ERROR) if error.is_remote() && error.is_go_away() => Fault::Unprocessed,
         Some(reason) if error.is_remote() && error.is_reset() => Fault::Reset(reason.into()),
-        // The request's own body failed, so the client reset the stream.
+        // The client reset the stream, usually because the request's own body failed.
         Some(_) if error.is_reset() && !error.is_remote() && !error.is_library() => Fault::Local,
         _ => Fault::Disconnected,
     }

@@ -5,7 +5,7 @@ use super::ReplayableRequest;
 use super::saved::Content;
 use crate::Attempt;
 
-/// A `reqwest::Request` that can be resent.
+/// A copy of a `reqwest::Request` for further attempts.
 #[derive(Debug)]
 pub struct SavedReqwest {
     /// Includes the body, if the body can be cloned.
