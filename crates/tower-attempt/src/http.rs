@@ -102,7 +102,7 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 ///
 /// An unknown error proves nothing: it counts as "any other `Err`", and only an idempotent request is resent. So
 /// without the client's feature, a request that failed on a stale pooled connection is resent only if it is idempotent.
-/// hyper does not report a GOAWAY to a request that waits for a free stream. Such a request also is resent only if it
+/// hyper does not report a GOAWAY to a request that waits for a free stream. Such a request is also resent only if it
 /// is idempotent.
 ///
 /// # Redirects

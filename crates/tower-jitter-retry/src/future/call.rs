@@ -103,7 +103,7 @@ where
         let describe = || AttemptOutcome::TimedOut(elapsed);
         self.record.attempt_ended(self.attempt, verdict, describe);
         match verdict {
-            Some(verdict) => self.decide(verdict, answer),
+            Some(verdict) => self.decide(verdict, answer, false),
             None => Err(self.end(answer, StopReason::DeadlineExceeded)),
         }
     }
@@ -118,15 +118,8 @@ where
         verdict: Verdict,
         outcome: Outcome<S, Req>,
     ) -> Result<(), Outcome<S, Req>> {
-        let (protocol, context) = (&self.protocol, &mut self.context);
-        // Do not retry if a layer below has given up on this request, or if this request is a retry of a layer above.
-        let given_up = protocol.was_given_up(context, &outcome);
-        let is_nested = given_up || protocol.is_retried_above(context);
-        if is_nested && verdict.is_retry() && self.settings.can_retry {
-            self.record_failure(verdict, &outcome, true);
-            return Err(self.end(outcome, StopReason::Nested));
-        }
-        self.decide(verdict, outcome)
+        let given_up = self.protocol.was_given_up(&mut self.context, &outcome);
+        self.decide(verdict, outcome, given_up)
     }
 
     /// Records an attempt's retryable failure on the budget, unless a mark shows that a layer below has recorded it
@@ -150,12 +143,20 @@ where
         }
     }
 
-    /// Prepares another attempt and drops the outcome, or ends the call with the outcome.
+    /// Prepares another attempt and drops the outcome, or ends the call with the outcome. `given_up` is true if a layer
+    /// below has given up on this request.
     fn decide(
         &mut self,
         verdict: Verdict,
         outcome: Outcome<S, Req>,
+        given_up: bool,
     ) -> Result<(), Outcome<S, Req>> {
+        // If this request is a retry of a layer above, that layer decides on a further retry.
+        let is_nested = given_up || self.protocol.is_retried_above(&self.context);
+        if is_nested && verdict.is_retry() && self.settings.can_retry {
+            self.record_failure(verdict, &outcome, true);
+            return Err(self.end(outcome, StopReason::Nested));
+        }
         let request = match verdict.is_retry() {
             true => self.next_request(),
             false => Err(StopReason::Fatal),

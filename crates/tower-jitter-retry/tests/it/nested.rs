@@ -140,6 +140,36 @@ async fn a_retry_of_the_layer_above_leaves_later_failures_to_that_layer() {
     assert_eq!(upstream.seen().len(), 3);
 }
 
+/// As after any other failure of such an attempt, the layer above decides on a further retry.
+#[tokio::test(start_paused = true)]
+async fn a_timeout_of_a_retry_of_the_layer_above_is_left_to_that_layer() {
+    let sent = std::sync::atomic::AtomicU32::new(0);
+    let upstream = tower::service_fn(|_| {
+        let is_first = sent.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
+        async move {
+            if !is_first {
+                std::future::pending::<()>().await;
+            }
+            let response = ::http::Response::builder().status(404).body(());
+            Ok::<_, BoxError>(response.unwrap())
+        }
+    });
+    let log = Log::default();
+    let builder = || RetryLayer::builder().backoff(Backoff::none()).http();
+    let outer = builder()
+        .max_attempts(2)
+        .classify(|outcome| match outcome.status() {
+            Some(StatusCode::NOT_FOUND) => tower_jitter_retry::Verdict::transient(),
+            _ => outcome.verdict(),
+        });
+    let inner = builder().attempt_timeout(ms(1_000)).observer(log.clone());
+    let inner = inner.build().unwrap().layer(upstream);
+    let service = outer.build().unwrap().layer(inner);
+    let error = service.oneshot(get()).await.unwrap_err();
+    assert!(error.is::<tower_jitter_retry::Elapsed>(), "{error}");
+    assert_eq!(log.take().pop(), Some(Stopped(1, StopReason::Nested)));
+}
+
 /// These requests have no place for a mark. Errors need none.
 #[tokio::test(start_paused = true)]
 async fn layers_of_other_services_do_not_multiply_errors() {
