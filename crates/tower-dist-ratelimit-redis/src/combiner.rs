@@ -46,7 +46,7 @@ pub(super) struct Combiner<'a> {
     had_answers: bool,
 }
 
-/// A call that has ended. `kind` is `None` if the call was not part of a queue.
+/// A call that has ended. `kind` is `None` if the call carried a request that had to be sent alone.
 struct Done {
     kind: Option<Kind>,
     error: Option<CallOutcome>,
@@ -73,7 +73,7 @@ impl<'a> Combiner<'a> {
         }
     }
 
-    /// Sends calls until the connection is dead. Returns `None` if all handles were dropped and the calls in flight
+    /// Sends calls until the connection is given up. Returns `None` if all handles were dropped and the calls in flight
     /// have ended.
     pub(super) async fn run(&mut self) -> Option<Disconnect> {
         let (mut is_dead, mut is_closed) = (false, false);

@@ -8,13 +8,13 @@ use super::{
     source::{self, fill},
 };
 
-/// The largest count, debts included. It has 14 digits, the maximum that Lua prints without an exponent.
+/// The largest count of a fixed or sliding window, debts included. It has 14 digits.
 const MAX_COUNT: u64 = 99_999_999_999_999;
 
 /// The largest number of tokens in a log, debts included.
 const LONGEST_LOG: u64 = 2 * MAX_LOG;
 
-/// The shortest window of a fixed window, sliding window or log, because the times to live of keys are in milliseconds.
+/// Minimum window of a policy with a fixed window, a sliding window or a log.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// A policy, translated for the scripts.
@@ -31,7 +31,7 @@ pub(super) struct CompiledPolicy {
     pub(super) single: Option<SingleScript>,
 }
 
-/// The script for calls that charge only this policy, a token or leaky bucket.
+/// The script for calls that charge only one policy: a token or leaky bucket without dynamic quotas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SingleScript {
     /// The script without its first lines, which read the server's clock.

@@ -65,7 +65,7 @@ impl Connection {
     }
 }
 
-/// The settings for connections to any address.
+/// The settings of a connection, apart from its address.
 #[derive(Clone)]
 pub(super) struct Dialer {
     #[cfg(feature = "tls")]
@@ -218,8 +218,8 @@ fn check_info(address: &Address, info: &str) -> Result<(), ConnectError> {
     Ok(())
 }
 
-/// Returns whether this server rejects writes that another server may accept: it has become a replica, or it has lost
-/// its replicas, and a replica may have been promoted.
+/// Returns whether the error says that the server rejects writes that another server may accept. Either the server is a
+/// replica, or it has too few replicas, perhaps because one was promoted.
 pub(super) fn takes_no_writes(error: &RedisError) -> bool {
     // If a script fails, older servers put the error code somewhere in the text of the error.
     let says = |code| error.detail().is_some_and(|detail| detail.contains(code));

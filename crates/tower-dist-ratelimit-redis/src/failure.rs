@@ -5,12 +5,12 @@ use tower_dist_ratelimit::backend::BackendError;
 
 use super::target::Address;
 
-/// The reason why a call has no answer.
+/// The reason why a call failed.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
     /// An error message, usually shared by all requests of the call.
     Error(Arc<str>),
-    /// There is no connection, for this reason.
+    /// There was no connection, or it ended before the answer. The text states why.
     NotConnected(Arc<str>),
     /// The slot has moved to the node at this address. An empty host means the host of the node that answered.
     Moved(Address),

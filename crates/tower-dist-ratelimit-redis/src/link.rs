@@ -18,10 +18,10 @@ use super::{
     send_queue::SendQueue,
 };
 
-/// A function that makes one attempt to connect. Each attempt uses the server's present address.
+/// A function that makes one attempt to connect. Each attempt looks up the server's address.
 pub(super) type Connect = Connector<Connection>;
 
-/// A handle on the task that keeps a server connected. The task ends when the last handle was dropped and the calls in
+/// A handle on the task that sends calls to a server. The task ends when the last handle was dropped and the calls in
 /// flight have ended.
 #[derive(Clone)]
 pub(super) struct Link(Arc<Handle>);
@@ -37,8 +37,8 @@ struct SharedLink {
 }
 
 impl Link {
-    /// Spawns the task that keeps the server connected. The link uses `connection` first, then the connections that
-    /// `connect` makes. Without a `connection`, the link is down until `connect` succeeds.
+    /// Spawns the link's task. The link uses `connection` first, then the connections that `connect` makes. Without a
+    /// `connection`, the link is down until `connect` succeeds.
     pub(super) fn new(
         connection: Option<Connection>,
         connect: Option<Connect>,
@@ -124,7 +124,8 @@ impl SharedLink {
         self.health.connected();
     }
 
-    /// Records that there is no connection. Sets the reason first, because pending requests fail with this reason.
+    /// Records that there is no connection. Sets the reason first, because pending requests fail with the last recorded
+    /// reason.
     fn disconnected(&self, reason: String) {
         self.health.disconnected(reason);
         *self.open() = None;

@@ -12,10 +12,10 @@ pub(super) struct QueuedCall {
 /// Whether a call is sent together with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Batching {
-    /// Together with calls to the same script whose keys are in the same slot.
+    /// Perhaps together with other calls to the same script. In a Cluster, their keys are in the same slot.
     Together,
-    /// Alone, after `MOVED` or `TRYAGAIN`.
+    /// Alone, after the answer `MOVED` or `TRYAGAIN`.
     Alone,
-    /// Alone and after `ASKING`, to the node to which the slot is moving.
+    /// Alone, after the command `ASKING`, to the node to which the slot is moving.
     Asking,
 }

@@ -87,8 +87,8 @@ impl Rate {
             // Even one token per `most` microseconds is faster than the quota. Rounding `token` up makes the rate
             // slower by less than one part in `token`.
             (0, _) => (1, window.div_ceil(limit)),
-            // Even with tokens of one unit, the burst and the wait do not fit. So the rate is cut until the wait takes
-            // at most half of all units, or the rate is 1.
+            // Even with tokens of one unit, the burst and the wait exceed `MOST_USED` units. So the rate is cut until
+            // the wait takes at most half of `MOST_USED`, or the rate is 1.
             (rate, token) if most == 0 => (rate.min(MOST_USED / 2 / max_wait).max(1), token),
             exact => exact,
         };
@@ -102,8 +102,8 @@ impl Rate {
     }
 }
 
-/// Returns the largest fraction up to `num / den` whose denominator is at most `most`, in lowest terms. The search
-/// descends the Stern-Brocot tree, and takes all consecutive steps in one direction together.
+/// Returns the largest fraction up to `num / den` whose denominator is at most `most`, in lowest terms. A `most` of 0
+/// counts as 1. The search descends the Stern-Brocot tree, and takes all consecutive steps in one direction together.
 fn below(num: u64, den: u64, most: u64) -> (u64, u64) {
     let (num, den, most) = (u128::from(num), u128::from(den), u128::from(most.max(1)));
     // The search begins between the integer part and the next integer.

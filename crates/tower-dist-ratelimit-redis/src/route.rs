@@ -25,7 +25,7 @@ use super::{
 pub(super) enum Route {
     /// One link: to a single server, or to the present primary under sentinels.
     One(Link),
-    /// A link to each primary. The owner of the key's slot decides.
+    /// A link to each known primary. A call goes first to the recorded owner of its slot.
     Cluster(Arc<Cluster>),
 }
 

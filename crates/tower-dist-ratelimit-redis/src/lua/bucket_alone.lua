@@ -8,8 +8,8 @@ local replies, n = {}, 0
 -- same, one ask is sent.
 local one_key, one_ask = #KEYS == 1 and KEYS[1], #ARGV == 1 and ARGV[1]
 local latest = now + $FURTHEST
--- The used units now, and the used units that were read. With several keys, tables hold these numbers by key, because a key
--- can occur twice. With one key there is no table.
+-- `used` is the number of used units. `before` is this number according to the stored value, or -1 to force an update.
+-- With several keys, tables hold these numbers by key, because a key can occur twice. With one key there is no table.
 local used, before
 local used_of, before_of = not one_key and {}, not one_key and {}
 -- `MGET` returns false for missing values and for values of another type.
