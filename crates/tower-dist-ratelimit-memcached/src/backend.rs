@@ -302,7 +302,11 @@ impl Memcached {
         renamed.collect()
     }
 
-    fn try_acquire(&self, charges: &[Charge<'_>]) -> Result<Answer, BackendError> {
+    fn try_acquire(
+        &self,
+        charges: &[Charge<'_>],
+        out: &mut [Decision],
+    ) -> Result<Answer, BackendError> {
         let Some(first) = charges.first() else {
             return Ok(Answer::Done(true));
         };
@@ -313,7 +317,7 @@ impl Memcached {
             }
             (Storage::Values(ids), _) => {
                 let charges = self.renamed(charges, ids)?;
-                Ok(self.values.acquire(&charges, &mut []))
+                Ok(self.values.acquire(&charges, out))
             }
         }
     }
@@ -365,8 +369,9 @@ impl Backend for Memcached {
         })
     }
 
-    fn acquire(&self, charges: &[Charge<'_>], _: &mut [Decision]) -> Answer {
-        self.try_acquire(charges).unwrap_or_else(Answer::Failed)
+    fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
+        self.try_acquire(charges, out)
+            .unwrap_or_else(Answer::Failed)
     }
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {

@@ -97,7 +97,7 @@ impl Limit {
     ///
     /// # Errors
     ///
-    /// A quota that is invalid or that the algorithm cannot count, or a setting of the algorithm that is out of its
+    /// An invalid quota, a quota that does not fit the algorithm, or a setting of the algorithm that is out of its
     /// bounds.
     pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, BuildError> {
         algorithm.check(quota)?;
@@ -207,15 +207,17 @@ impl State {
 
     /// Corrects a charge: takes `delta` more tokens even if fewer are free, or returns `-delta` tokens.
     ///
-    /// A refund returns at most the used tokens. The charge's cost is not read: the caller limits a refund to the cost.
-    /// Returns whether the number of used tokens changed.
+    /// A refund returns at most the used tokens. An extra charge takes at most the tokens that the algorithm can still
+    /// count. The charge's cost is not read: the caller limits a refund to the cost. Returns whether the number of used
+    /// tokens changed.
     pub fn settle(&mut self, nanos: u64, charge: &Charge<'_>, delta: i64) -> bool {
         let (now, take) = (self.when(nanos), Take::of(charge));
         let arithmetic = &self.limit.arithmetic;
         arithmetic.settle(&mut self.words, now, &take, delta)
     }
 
-    /// Returns how long the state has to be kept. Unless a clock jumps, the key has no used tokens after that time.
+    /// Returns how long the state has to be kept. If the writers' clocks agree and do not jump, the key has no used
+    /// tokens after that time.
     #[must_use]
     pub fn expires_after(&self, nanos: u64) -> Duration {
         let ttl = self.limit.arithmetic.ttl(&self.words, self.when(nanos));
@@ -253,7 +255,7 @@ impl State {
 /// Makes all charges or none, each to the state with the same index, and writes the decisions to `out`.
 ///
 /// Returns whether all charges are allowed. If one is rejected, no tokens are taken. The decision of a charge that
-/// would pass alone then stays allowed, but grants nothing. Every charge with a cost can still put its
+/// would pass alone then stays allowed, but grants nothing. A charge with a cost can still put its
 /// [quota](Charge::quota) in force.
 ///
 /// The three slices must have the same length.
@@ -302,7 +304,7 @@ pub fn charge_all(
     allowed
 }
 
-/// Decides on a charge to a fixed window whose count the store keeps, such as a counter of a server.
+/// Decides on a charge to a fixed window whose tokens the store itself counts, for example in a server's counter.
 ///
 /// In the present window, `count` of `limit` tokens are taken, and the window ends after `left`. The charge's quota is
 /// not read.

@@ -95,7 +95,8 @@ pub trait Backend: Any + Send + Sync {
     ///
     /// # Errors
     ///
-    /// A policy that this backend does not support, or an invalid setting of the backend. Then no policy is registered.
+    /// For example, a policy that this backend does not support, or an invalid setting of the backend. Then no policy
+    /// is registered.
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError>;
 
     /// Makes all charges, or none. The charges belong to policies of one `register` call, at most one to each policy.
@@ -103,8 +104,8 @@ pub trait Backend: Any + Send + Sync {
     /// `out` has one decision per charge. A backend that returns [`Answer::Done`] has written all of them.
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer;
 
-    /// Corrects charges: takes `delta` more tokens for each charge, even if fewer are free. A negative `delta` returns
-    /// tokens, at most the cost of each charge.
+    /// Corrects charges: takes `delta` more tokens for each charge, even if fewer are free. A backend may stop at the
+    /// largest number that it can count. A negative `delta` returns tokens, at most the cost of each charge.
     ///
     /// A successful answer is `true` and has no decisions.
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer;

@@ -34,9 +34,9 @@ pub(crate) struct SlidingLog {
 /// The words of a log.
 #[derive(Clone, Copy)]
 struct Log<'a> {
-    /// The cost of all requests before the log's oldest one. This sum and the entries' sums wrap around.
+    /// The sum of the costs before the oldest entry, counted from an arbitrary start. Sums wrap around.
     gone: u64,
-    /// The time of each request, and the sum of the costs up to and including it.
+    /// The time of each entry, and the sum of the costs up to and including it, from the same start.
     entries: &'a [[u64; 2]],
 }
 
@@ -49,8 +49,8 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Returns the sum at the last of the log's first `len` entries: the cost of all requests up to it. If `len` is 0,
-    /// returns the sum before the oldest request.
+    /// Returns the sum at the last of the log's first `len` entries. If `len` is 0, returns the sum before the oldest
+    /// entry.
     fn sum_of(self, len: usize) -> u64 {
         let last = len.checked_sub(1).and_then(|last| self.entries.get(last));
         last.map_or(self.gone, |last| last[1])
@@ -102,7 +102,8 @@ impl SlidingLog {
         let sum = log.sum().wrapping_add(tokens);
         let is_full = (len - left) as u64 >= self.longest;
         match &mut words[..] {
-            // If the clock stood still or jumped back, the request joins the last entry.
+            // If the last entry's time is `now` or later, for example because the clock jumped back, the tokens join
+            // that entry.
             [.., last, before] if len > 0 && *last >= now => *before = sum,
             // An extra charge can meet a full log. It joins the last entry, whose time becomes `now`, so that no
             // token is forgotten too early.

@@ -11,8 +11,8 @@ pub(crate) const MAX_SUB_WINDOWS: u32 = 100;
 /// the present one, and one for the sub-window before them. That oldest sub-window is partly outside the window.
 ///
 /// By default, the oldest sub-window counts in proportion to its time inside the window. If `whole` is set, it counts
-/// in full, so no window admits more than the limit. With `n = 1` and without `whole`, this is the sliding window of
-/// the literature. For example, 43 seconds into a minute, 17/60 of the previous minute's tokens still count.
+/// in full, so usually no window admits more than the limit. With `n = 1` and without `whole`, this is the sliding
+/// window of the literature. For example, 43 seconds into a minute, 17/60 of the previous minute's tokens still count.
 ///
 /// The first sub-window begins at time 0. If `n` does not divide the window, a sub-window is a fraction of a
 /// nanosecond longer than `window / n`. If a request brings its own quota, only the quota's limit applies; the window
@@ -39,11 +39,11 @@ struct WindowView<'a> {
     place: usize,
     /// The number n of sub-windows in the window.
     sub_windows: u64,
-    /// The number of the present sub-window, or of the newest one if the clock has jumped back to before it.
+    /// The number of the present sub-window, or of the newest one if that is later.
     number: u64,
     /// Nanoseconds since sub-window `number` began, or 0 before its beginning.
     passed: u64,
-    /// Nanoseconds until sub-window `number` begins: above 0 only if the clock has jumped back.
+    /// Nanoseconds until sub-window `number` begins, or 0 if it has begun.
     behind: u64,
 }
 

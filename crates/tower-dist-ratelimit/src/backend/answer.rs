@@ -6,7 +6,7 @@ use crate::Decisions;
 /// An owned, boxed future that is `Send`, as in the `futures` crate.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A backend's answer: a decision, a failure, or the future of a decision.
+/// A backend's answer: a result, a failure, or the future of a result.
 #[non_exhaustive]
 pub enum Answer {
     /// In the answer to [`acquire`](super::Backend::acquire), the decisions are in its argument `out`. The value is
@@ -15,13 +15,12 @@ pub enum Answer {
     Done(bool),
     /// The backend did not decide.
     Failed(BackendError),
-    /// The future of the decisions. The future borrows nothing from the charges.
+    /// The future of the result. The future borrows nothing from the charges.
     Later(BoxFuture<'static, Result<JointDecision, BackendError>>),
 }
 
 impl Answer {
-    /// Returns the answer of a backend that never answers later, such as a [`Memory`](super::Memory).
-    /// [`Later`](Self::Later) is an error.
+    /// Returns the value of an immediate answer. [`Later`](Self::Later) is an error.
     pub(crate) fn immediate(self) -> Result<bool, BackendError> {
         match self {
             Self::Done(allowed) => Ok(allowed),

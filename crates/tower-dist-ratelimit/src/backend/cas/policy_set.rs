@@ -22,8 +22,7 @@ pub(super) struct PolicySet {
 impl PolicySet {
     /// # Errors
     ///
-    /// A prefix that a store key cannot contain, a quota that the arithmetic cannot count, or a log that is too long
-    /// for a value.
+    /// An invalid prefix, a quota that is invalid or too large to count, or a log that is too long for a value.
     pub(super) fn new(prefix: &str, policies: &[Policy]) -> Result<Self, BuildError> {
         let is_prefix =
             (1..=64).contains(&prefix.len()) && prefix.bytes().all(|b| b.is_ascii_graphic());

@@ -31,8 +31,9 @@ const MOST: usize = 8192;
 /// Maximum number of requests that are decided after one load. Further requests wait for the next load.
 const BATCH: usize = 1024;
 
-/// Maximum pauses after the second lost race in a row, and after the fifth and all later ones. Full jitter spreads out
-/// the writers that collide. The longest pause leaves time for several attempts within a backend timeout of 50 ms.
+/// After the second lost race in a row, the pause is at most `FIRST_PAUSE`. From the fifth on, it is at most
+/// `LONGEST_PAUSE`. Full jitter spreads out the writers that collide. The longest pause leaves time for several
+/// attempts within a backend timeout of 50 ms.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(8);
 
@@ -52,8 +53,8 @@ struct QueuedRequest {
     action: Action,
     charges: Charges,
     answer: oneshot::Sender<Result<JointDecision, BackendError>>,
-    /// After this time, the task does not load the value again for this request: the request fails. `None` if an
-    /// `Instant` cannot hold that time.
+    /// After this time, the task begins no load for this request. A request that still needs a load then fails. `None`
+    /// if an `Instant` cannot hold that time.
     end: Option<Instant>,
     _room: OwnedSemaphorePermit,
 }
