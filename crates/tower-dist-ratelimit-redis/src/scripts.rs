@@ -4,7 +4,7 @@ use super::{compiled_policy::CompiledPolicy, script::Script};
 
 /// The scripts of a set of policies: one script for each policy, and one for several policies together.
 ///
-/// If several policies apply to a request, but not all, the request uses the script for several policies and
+/// If a call charges several policies, but not all, it uses the script for several policies and
 /// [omits](super::call::ScriptCall::asks) the others. So the number of scripts does not depend on which combinations of
 /// policies occur.
 #[derive(Debug)]

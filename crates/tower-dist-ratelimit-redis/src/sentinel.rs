@@ -26,7 +26,7 @@ pub(super) struct MonitoredPrimary {
 }
 
 impl MonitoredPrimary {
-    /// Connects to the present primary: the first reachable and suitable server that a sentinel names.
+    /// Connects to the first reachable and suitable server that a sentinel names as the primary.
     ///
     /// A sentinel that is isolated from the others can name an old primary. So if a sentinel, or the server that it
     /// names, fails or is slow, the next sentinel is queried.

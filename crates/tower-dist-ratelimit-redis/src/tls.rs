@@ -12,7 +12,8 @@ use super::target::Address;
 
 /// The root certificates that verify servers.
 ///
-/// Without given certificates, the first connection reads the system's, on a thread for blocking work.
+/// If no certificates are given, the system's certificates are read when they are first needed, on a thread for
+/// blocking work.
 #[derive(Clone)]
 pub(super) struct Tls(Arc<OnceCell<TlsConnector>>);
 

@@ -45,8 +45,8 @@ pub(crate) struct Now {
 /// An algorithm under a quota: arithmetic on the state of one key.
 ///
 /// [`decide`](Self::decide) only reads the state, and [`take`](Self::take) takes the granted tokens. So a decision
-/// alone writes nothing, and a rejected request changes at most the quota in force. The caller makes the two steps
-/// atomic.
+/// alone writes nothing. A rejected request takes no tokens, but can put its quota in force. The caller makes the two
+/// steps atomic.
 ///
 /// Times may come in any order. If the clock jumps back, a decision admits at most the tokens that it would admit
 /// without the jump.
@@ -62,8 +62,8 @@ pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
     /// under the quota, too. Algorithms that store no quota with the key write nothing.
     fn adopt(&self, _: &mut Words, _: Now, _: &Take<'_>) {}
 
-    /// Takes `delta` tokens even if fewer are free. If `delta` is negative, refunds `-delta` tokens. Returns whether
-    /// the number of used tokens changed.
+    /// Takes `delta` tokens even if fewer are free. If `delta` is negative, refunds `-delta` tokens. The number of used
+    /// tokens saturates at 0 and at a maximum. Returns whether this number changed.
     fn settle(&self, state: &mut Words, now: Now, take: &Take<'_>, delta: i64) -> bool;
 
     /// Returns the time until the key has no used tokens.

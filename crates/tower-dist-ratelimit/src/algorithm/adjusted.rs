@@ -11,9 +11,9 @@ const LARGEST: u64 = (1 << 63) + super::pace::MAX_AHEAD;
 /// A request with a cost and another quota puts that quota in force until the next change. A rejected request does so
 /// only if the key has used tokens and the two quotas differ in pace. A request without a quota has the policy's own.
 ///
-/// Used tokens drain at the rate of the quota in force, and stay used when the quota changes. A quota that is too large
-/// to count exactly acts like the nearest countable quota. A quota of zero rejects every cost above zero, and is never
-/// in force.
+/// Used tokens drain at the rate of the quota in force. When the quota changes, they stay used, up to `MAX_AHEAD` units
+/// of the new quota. A quota that is too large to count exactly acts like the nearest countable quota. A quota of zero
+/// rejects every cost above zero, and is never in force.
 ///
 /// A clock can be behind the clock of the last write. A change then takes place at the time of the last write.
 /// Otherwise each change to a faster quota would drain tokens for the difference between the clocks.
@@ -149,8 +149,8 @@ impl Arithmetic for Adjusted {
         }
     }
 
-    /// An extra charge puts its quota in force. If its quota is zero, it puts the policy's own quota in force. A refund
-    /// does not change the quota in force.
+    /// An extra charge that takes tokens puts its quota in force. If this quota is zero, the policy's own quota comes
+    /// into force instead. A refund does not change the quota in force.
     fn settle(&self, words: &mut Words, now: Now, take: &Take<'_>, delta: i64) -> bool {
         let asked = take.quota.filter(|quota| !quota.is_zero());
         let in_force = self.in_force(words, now).filter(|_| delta < 0);

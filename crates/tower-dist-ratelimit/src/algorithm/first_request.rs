@@ -5,12 +5,12 @@ use super::{
 };
 use crate::{BuildError, Decision, Quota};
 
-/// A fixed window that begins when a key's first tokens are taken. The first tokens that are taken after its end begin
-/// the next window.
+/// A fixed window that begins when tokens are taken under a key that has no used tokens. The tokens of the window stay
+/// used until the window ends, or until they are refunded.
 ///
 /// The words are the end of the window in nanoseconds, and the count, which is above 0.
 ///
-/// If a request brings its own quota, only the quota's limit applies; the window keeps its length.
+/// A request's own quota changes only the limit; the window keeps its length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FirstRequest {
     limit: u64,

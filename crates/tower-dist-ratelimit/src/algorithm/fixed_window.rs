@@ -32,8 +32,8 @@ pub(crate) struct WindowTime {
 impl FixedWindow {
     /// # Errors
     ///
-    /// An invalid quota, or a limit that needs more than `count_bits`. The other bits of the state must hold the number
-    /// of the last window before the horizon.
+    /// An invalid quota, or a limit that needs more than `count_bits` bits. The other bits of the state must hold the
+    /// number of the window at the horizon.
     pub(crate) fn new(quota: Quota, staggered: bool) -> Result<Self, BuildError> {
         quota.check()?;
         let window = saturating_nanos(quota.window());

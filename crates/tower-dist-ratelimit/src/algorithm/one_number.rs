@@ -25,8 +25,7 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
     fn settle(&self, state: u64, now: Self::Moment, delta: i64) -> u64;
 }
 
-/// The numbers of a decision that allows a charge. Smaller than a [`Decision`], whose copies cost as much as the hash of
-/// a key. Times are in nanoseconds.
+/// The numbers of a decision that allows a charge, in fewer bytes than a [`Decision`]. Times are in nanoseconds.
 #[derive(Clone, Copy)]
 pub(crate) struct Rest {
     pub(super) remaining: u64,

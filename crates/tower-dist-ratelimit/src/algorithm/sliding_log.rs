@@ -6,22 +6,23 @@ use crate::{BuildError, Decision, Quota};
 /// The maximum limit of a sliding window log, in tokens. In [`Memory`](crate::backend::Memory) and in a
 /// [`Limit`](crate::arithmetic::Limit), also the maximum number of entries that count in a log's window.
 ///
-/// In `Memory` and `Limit`, an entry usually holds one request. A correction that raises a request's cost can meet a log
-/// with this many entries. Its tokens then join the last entry, which takes the time of the correction.
+/// In `Memory` and `Limit`, an entry usually holds one request. A correction that raises a request's cost can meet a
+/// log with this many entries. Its tokens then join the last entry, which takes the time of the correction if that is
+/// later.
 ///
 /// A log usually takes 16 to 37 bytes of memory per request in a key's window: it grows by doubling, and drops old
 /// requests in batches.
 pub const MAX_LOG: u64 = 10_000;
 
-/// A sliding window log: it keeps the time and the cost of each request, so the limit holds exactly in every interval
-/// of a window's length.
+/// A sliding window log: it keeps the time and the cost of requests, and counts the tokens that were taken less than a
+/// window's length ago.
 ///
-/// The *sum* at a request is the cost of all requests up to and including it, modulo 2⁶⁴. The used tokens of a window
-/// are the difference of two sums, which a binary search finds. The first word is the sum before the oldest request.
-/// Then each request has two words, the oldest first: its time in nanoseconds, and its sum. Requests of one nanosecond
-/// share their two words.
+/// The *sum* at a request is the running total of the costs up to and including it, modulo 2⁶⁴. The used tokens are the
+/// last sum minus a sum that a binary search finds. The first word is the sum before the oldest request. Then each
+/// request has two words, the oldest first: its time in nanoseconds, and its sum. Some requests, such as those of one
+/// nanosecond, share their two words.
 ///
-/// If a request brings its own quota, only the quota's limit applies, up to `longest`; the window keeps its length.
+/// A request's own quota changes only the limit, which is at most `longest`; the window keeps its length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlidingLog {
     limit: u64,
