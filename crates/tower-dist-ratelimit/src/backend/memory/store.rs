@@ -6,7 +6,7 @@ use crate::{
 
 /// The keys of one policy and their states. Times are nanoseconds since the creation of the [`Memory`](super::Memory).
 pub(crate) trait Store: Send + Sync {
-    /// Starts to fetch the state of a key from memory, so that the caller can read the clock meanwhile.
+    /// Lets an implementation start to fetch the key's state from memory. The caller can read the clock meanwhile.
     fn prefetch(&self, _key: Fingerprint) {}
 
     /// Decides on a charge, and takes the granted tokens.
@@ -21,11 +21,12 @@ pub(crate) trait Store: Send + Sync {
     /// Returns the decision of [`charge`](Self::charge) without taking tokens.
     fn check(&self, key: Fingerprint, nanos: u64, take: &Take<'_>) -> Decision;
 
-    /// Puts the quota of a request in force, although the request took no tokens. Does nothing if the algorithm stores
-    /// no quota with the key.
+    /// Can put the quota of a request in force, although the request took no tokens. See
+    /// [`Arithmetic::adopt`](crate::algorithm::Arithmetic::adopt). Does nothing if the algorithm stores no quota with
+    /// the key.
     fn adopt(&self, _key: Fingerprint, _nanos: u64, _ask: &Take<'_>) {}
 
-    /// Takes `delta` tokens even if fewer are free. If `delta` is negative, refunds `-delta` tokens.
+    /// Takes `delta` tokens even if fewer are free. If `delta` is negative, refunds up to `-delta` tokens.
     fn settle(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, delta: i64);
 
     /// Clears the used tokens of a key.

@@ -17,7 +17,7 @@ pub(crate) type NewStore = fn(Algorithm, Quota, bool, usize) -> NewResult;
 
 type NewResult = Result<Arc<dyn Store>, BuildError>;
 
-/// Builds the store of a bucket or a leaky queue without dynamic quotas.
+/// For a policy without dynamic quotas, builds the store of a bucket or a leaky queue.
 pub(crate) fn bucket_store(algorithm: Algorithm, quota: Quota, _: bool, keys: usize) -> NewResult {
     let max_wait = match algorithm {
         Algorithm::LeakyQueue { max_wait } => Some(max_wait),

@@ -13,9 +13,9 @@ use std::{fmt, net::Ipv6Addr};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// A name or an IP address. An IPv6 address has no brackets.
+    /// Usually a name or an IP address. An IPv6 address has no brackets.
     pub host: String,
-    /// The port, from 1 to 65535.
+    /// The port. [`parse`](Self::parse) accepts 1 to 65535.
     pub port: u16,
 }
 

@@ -5,7 +5,8 @@ use std::sync::{
 
 /// The state of a backend's connection: up, or down for a reason.
 ///
-/// The task that owns the connection writes the state. Decisions read the state, to fail immediately during an outage.
+/// The task that owns the connection writes the state. During an outage, decisions usually fail immediately with the
+/// reason.
 ///
 /// ```
 /// use tower_dist_ratelimit::backend::toolkit::Health;
@@ -40,7 +41,8 @@ impl Health {
         self.up.load(Ordering::Acquire)
     }
 
-    /// Returns whether there is no connection, and no reason was recorded: the first attempt to connect has not ended.
+    /// Returns whether there is no connection and no reason was recorded. Usually, the first attempt to connect has
+    /// then not ended.
     #[must_use]
     pub fn is_new(&self) -> bool {
         !self.is_up() && self.last_reason().is_none()

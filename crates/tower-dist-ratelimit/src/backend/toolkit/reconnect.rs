@@ -22,8 +22,8 @@ const MOST_ATTEMPTS: usize = 5;
 /// A function that makes one attempt to connect to the server's present address.
 pub type Connector<T> = Arc<dyn Fn() -> BoxFuture<'static, Result<T, ConnectError>> + Send + Sync>;
 
-/// Connects to a server that may be down. Retries with exponential backoff and full jitter: a delay is at most 50 ms at
-/// first, and at most 1 s later.
+/// Connects to a server that may be down. Retries with exponential backoff and full jitter. The first delay is at most
+/// 50 ms, and each further delay is at most 1 s.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -53,11 +53,11 @@ impl Default for Timeouts {
     }
 }
 
-/// Awaits an attempt to connect to `to`, and drops it after `timeout`.
+/// Awaits `attempt`, and drops it after `timeout`.
 ///
 /// # Errors
 ///
-/// The error of the attempt, or an error that names the timeout.
+/// The error of the attempt, or an error that names `to` and the timeout.
 ///
 /// # Cancel safety
 ///

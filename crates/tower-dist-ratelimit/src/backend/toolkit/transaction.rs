@@ -37,10 +37,10 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// A part of a transaction: those charges or corrections of a request that one server makes in one atomic step.
 pub trait TransactionPart: Send + Sized + 'static {
-    /// The error of a part that the server did not decide.
+    /// The error of a failed part.
     type Failure: Into<BackendError> + Send;
 
-    /// Sends the part. The part is in flight when this method returns.
+    /// Sends the part, or queues it for sending, before the returned future is polled.
     ///
     /// # Errors
     ///
@@ -71,20 +71,21 @@ pub trait TransactionPart: Send + Sized + 'static {
 /// The future of a part's decisions.
 pub type PartAnswer<P> = BoxFuture<'static, Result<JointDecision, <P as TransactionPart>::Failure>>;
 
-/// The future of the decisions on a whole request.
+/// The future of a backend's decisions.
 pub type PendingVerdict = BoxFuture<'static, Result<JointDecision, BackendError>>;
 
-/// Parts that were sent, each with its pending answer or the error of sending it.
+/// Parts, each with its pending answer, or with the error if it could not be sent.
 type Sent<P> = Vec<(P, Result<PartAnswer<P>, <P as TransactionPart>::Failure>)>;
 
 /// Parts with their answers.
 type Answered<P> = Vec<(P, Result<JointDecision, <P as TransactionPart>::Failure>)>;
 
-/// Runs the transactions of a backend, at most 8,192 at a time. A transaction makes the charges, or the corrections, of
-/// one request. Each transaction is a task on the runtime on which [`current`](Self::current) was called.
+/// Runs the transactions of a backend, at most 8,192 at a time. A transaction makes the charges of one
+/// [`acquire`](Self::acquire), or the corrections of one [`settle`](Self::settle). Each transaction is completed by a
+/// task on the runtime on which [`current`](Self::current) was called.
 ///
-/// If one part of the charges is rejected or fails, the transaction refunds the tokens that the other parts took. A
-/// transaction runs to its end even if the caller drops the future. Clones share the maximum and the count of lost
+/// If one part of the charges is rejected or fails, the transaction makes refunds for the parts whose answers grant
+/// tokens. A transaction continues even if the caller drops its future. Clones share the maximum and the count of lost
 /// corrections.
 ///
 /// ```
