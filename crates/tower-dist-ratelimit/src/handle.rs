@@ -175,12 +175,12 @@ impl HandleCharge {
         let Some(before) = *charged else {
             return;
         };
-        let after = to(before);
+        let mut after = to(before);
+        if after < before && self.window_end.is_some_and(|end| Instant::now() >= end) {
+            after = before;
+        }
         *charged = (!settle).then_some(after);
         drop(charged);
-        if after < before && self.window_end.is_some_and(|end| Instant::now() >= end) {
-            return;
-        }
         let delta = i64::try_from(before.abs_diff(after)).unwrap_or(i64::MAX);
         let delta = if after < before { -delta } else { delta };
         // A refund gives back at most the cost of the charge.

@@ -141,9 +141,12 @@ impl RecentResults {
         }
         self.now.all += 1;
         self.now.failed += u64::from(failed.is_some());
-        // One event, such as the loss of a connection, fails all requests in flight. So a failure raises the number of
-        // consecutive failures only if the number has not risen since the request was sent.
-        self.row = failed.map_or(0, |row| self.row + u8::from(row >= self.row));
+        // One event, such as the loss of a connection, can fail all requests in flight. So a failure raises the number of
+        // consecutive failures only if the number is the same as when the request was sent.
+        self.row = failed.map_or(0, |row| match row == self.row {
+            true => self.row + 1,
+            false => self.row.max(1),
+        });
         self
     }
 

@@ -95,7 +95,9 @@ async fn a_refund_of_a_past_window_adds_nothing_to_the_next() {
         for _ in 0..4 {
             assert_eq!(pass().await, 200, "{name}");
         }
+        // The refund has no effect, so a settlement of the same cost has none either.
         late.refund(1);
+        late.settle(1);
         // The additional cost is charged to the present window.
         longer.charge(1);
         assert_eq!(pass().await, 429, "{name}");

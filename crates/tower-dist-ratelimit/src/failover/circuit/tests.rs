@@ -60,6 +60,10 @@ fn failures_of_requests_in_flight_together_count_as_one_in_the_row() {
     let decided = four.count(None, ms(5), pauses(), 0);
     let late = decided.count(Some(four.row()), ms(6), pauses(), 0);
     assert_eq!((decided.row(), late.row()), (0, 1));
+    let all_late = (0..9).fold(late, |now, _| {
+        now.count(Some(four.row()), ms(6), pauses(), 0)
+    });
+    assert_eq!(all_late.row(), 1);
     // Without other decisions, ten failures open the circuit, whenever their requests were sent.
     let quiet = Circuit::default();
     assert!(!after_failures_together(quiet, 9, 0).is_open());
