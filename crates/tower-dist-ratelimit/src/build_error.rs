@@ -2,8 +2,8 @@ use std::{error::Error, fmt};
 
 /// An invalid setting, found when a limit is built.
 ///
-/// A builder checks all of its settings when it builds, so no call fails or panics because of them. The error names
-/// the field, its value and its bound, and for a setting of a policy also the policy.
+/// A builder checks its settings when it builds, so that an invalid setting does not make later calls fail. The error
+/// names the field, its value and its bound, and for a setting of a policy also the policy.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
@@ -70,7 +70,7 @@ impl BuildError {
         self.policy.as_deref()
     }
 
-    /// The name of the setting, in most cases the name of its setter.
+    /// The name of the setting, often the name of its setter.
     #[must_use]
     pub fn field(&self) -> &str {
         self.field

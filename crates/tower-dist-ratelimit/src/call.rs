@@ -23,7 +23,7 @@ use crate::limits::Settings;
 /// of the inner service are in [`LimitError::Inner`]. If requests should wait instead, call
 /// [`waiting`](CallLimitLayerBuilder::waiting) on the builder.
 ///
-/// The layer's backend keeps the counts. All services of the layer and their clones share the counts.
+/// All services of the layer and their clones share the counts.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

@@ -50,10 +50,10 @@ pub use self::{
 };
 use crate::{Algorithm, backend::Backend};
 
-/// A run of all checks against a backend.
+/// A run of the checks against a backend.
 ///
-/// The kit uses its own policy names and keys, so it can share a store with other users. If the store keeps the state
-/// of the last run, give each run a new [`seed`](Self::seed).
+/// The kit uses its own policy names, so it can share a store with other users. If the store keeps the state of the
+/// last run, give each run a new [`seed`](Self::seed).
 ///
 /// # Default
 ///

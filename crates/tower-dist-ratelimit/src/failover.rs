@@ -32,8 +32,8 @@ pub(crate) struct Failover {
     breaker: Breaker,
     /// The origin of the breaker's times.
     created: Instant,
-    /// Whether the backend has ever answered asynchronously. From then on, an immediate answer comes from local state
-    /// and is no evidence of the backend's health.
+    /// Whether the backend has ever returned an `Answer::Later`. From then on, an immediate decision is assumed to come
+    /// from local state, so it is no evidence of the backend's health.
     answers_later: AtomicBool,
     recovery: Recovery,
     /// The failure mode, for log lines.
@@ -72,8 +72,8 @@ impl Failover {
         })
     }
 
-    /// Returns the permission to query the backend. While the circuit is open, only probes get the permission, one at
-    /// a time.
+    /// Returns the permission to query the backend. While the circuit is open, only probes get the permission, normally
+    /// one at a time.
     #[inline]
     pub(crate) fn permit(&self) -> Result<Access, BackendError> {
         let permit = self.breaker.permit(|| self.now());
@@ -85,8 +85,8 @@ impl Failover {
         self.breaker.open_for(|| self.now())
     }
 
-    /// If the process has recently returned to the backend, returns its share, and whether requests are charged to the
-    /// share in addition to the backend.
+    /// Returns this process's share, and whether requests are charged to it in addition to the backend. `None` unless
+    /// the process has recently returned to the backend.
     pub(crate) fn recovering(&self) -> Option<(&Fallback, bool)> {
         let fallback = self.fallback.as_ref();
         let fallback = fallback.filter(|_| !self.recovery.is_over())?;

@@ -72,8 +72,8 @@ struct HandleCharge {
     rule: usize,
     charge: OwnedCharge,
     decision: Decision,
-    /// The time at which the charge leaves its window. A refund after that has no effect. `None` for buckets and leaky
-    /// queues.
+    /// The approximate time at which the charge leaves its window. A refund after that gives nothing back. `None` for
+    /// buckets and leaky queues.
     window_end: Option<Instant>,
     /// The cost, with the corrections so far. `None` after a settlement, and for a rejected request that passes in
     /// shadow mode.

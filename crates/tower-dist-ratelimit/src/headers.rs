@@ -46,14 +46,16 @@ pub(crate) static X_RATELIMIT: [HeaderName; 3] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum ResponseHeaders {
-    /// Every response. This is the default, because a client that sees a limit can stay within it.
+    /// Every response, with the exceptions above. This is the default, because a client that sees a limit can stay
+    /// within it.
     #[default]
     Always,
     /// Rejections only.
     OnRejection,
-    /// Rejections, and responses when at most this share of a policy's burst remains, rounded up to a whole token. If
-    /// the algorithm has no burst, the share refers to the limit; in a leaky queue, to the number of places.
-    /// [Hidden](crate::Policy::hidden) policies are ignored. The share is above 0 and at most 1.
+    /// Rejections, and responses when at most this share of a policy's burst remains. The share of the burst is rounded
+    /// up to a whole token. If the algorithm has no burst, the share refers to the limit; in a leaky queue, to the
+    /// number of places. The remaining tokens of [hidden](crate::Policy::hidden) policies are ignored. The share is
+    /// above 0 and at most 1.
     NearLimit(f64),
     /// No response gets `RateLimit` headers from the layer.
     Never,

@@ -56,8 +56,8 @@ impl BackendError {
         }
     }
 
-    /// The error of a backend that works but could not serve this request, for example because its queue is full.
-    /// Nothing was charged, and a later attempt may succeed.
+    /// The error of a backend that works but could not serve this request, for example because its queue is full. Use
+    /// this error only if nothing was charged and a later attempt may succeed.
     ///
     /// ```
     /// use tower_dist_ratelimit::backend::BackendError;

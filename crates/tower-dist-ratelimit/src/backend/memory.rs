@@ -113,7 +113,7 @@ struct StoreCharge<'a> {
 }
 
 impl Memory {
-    /// A memory in which `keys` keys per policy can be limited at the same time. 0 counts as 1.
+    /// A memory with room for `keys` keys per policy. 0 counts as 1.
     #[must_use]
     pub fn with_capacity(keys: usize) -> Self {
         Self::new(keys, MemoryClock::tokio())
@@ -122,8 +122,8 @@ impl Memory {
     /// Like [`with_capacity`](Self::with_capacity), but measures time with the processor's counter, by [quanta]. A
     /// decision takes about a quarter less time.
     ///
-    /// A paused clock of tokio does not stop the counter. Adjustments of the system's clock do not change its speed. Where
-    /// the processor has no reliable counter, the system's monotonic clock is read instead.
+    /// A paused clock of tokio does not stop the counter. Adjustments of the system's clock do not change the counter's
+    /// speed. Where the processor has no reliable counter, the system's monotonic clock is read instead.
     ///
     /// # Cost
     ///
@@ -164,8 +164,8 @@ impl Memory {
     ///
     /// # Cost
     ///
-    /// Reads all places for keys: milliseconds for a million keys. Where decisions take locks, they wait while their
-    /// part of the table is read.
+    /// Reads all places for keys: milliseconds for a million keys. For some algorithms, decisions wait while their part
+    /// of the table is read.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -281,7 +281,7 @@ impl Memory {
         &'a self,
         charges: &'a [Charge<'_>],
     ) -> Result<SmallVec<[StoreCharge<'a>; 4]>, BackendError> {
-        // Pushed one by one, because collecting into a `Result` would move the vector.
+        // Pushed one by one, because collecting into a `Result` would move the vector more often.
         let mut asked = SmallVec::new();
         for charge in charges {
             asked.push(self.target(charge)?);

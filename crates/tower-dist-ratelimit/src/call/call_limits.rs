@@ -6,7 +6,7 @@ use crate::{
     limits::{Applies, Check, Limits, Outcome, PolicyCharge, Rule},
 };
 
-/// The settings and the state of one layer, shared by all its services.
+/// The limits and the policies of one layer, shared by all its services.
 pub(crate) struct CallLimits<Req> {
     pub(crate) limits: Arc<Limits>,
     pub(super) policies: Vec<RequestPolicy<Req>>,

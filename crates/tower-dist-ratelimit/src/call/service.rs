@@ -27,7 +27,7 @@ where
                 CallState::Calling(self.inner.call(request))
             }
             fast => {
-                // Filled in place: moving a `Check` costs more than the decision.
+                // Filled in place, because a `Check` is large.
                 let mut check = Check::default();
                 let outcome = match fast {
                     Ok(decision) => check.decided(sink, asked, decision),

@@ -22,7 +22,7 @@ use crate::{Quota, backend::BoxFuture};
 /// The name and the function of a check.
 pub(super) type NamedCheck = (&'static str, fn(Case) -> BoxFuture<'static, Checked>);
 
-/// All checks. The first one runs for all algorithms, the others for each supported one.
+/// All checks. The first one runs for each variant of `Algorithm`, the others for each supported algorithm.
 pub(super) const CHECKS: [NamedCheck; 11] = [
     ("building", |case| Box::pin(building(case))),
     ("decisions", |case| Box::pin(decisions(case))),

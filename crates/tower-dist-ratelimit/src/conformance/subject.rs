@@ -12,7 +12,7 @@ use crate::{
     backend::{Answer, Backend, Charge, JointDecision, PolicyId},
 };
 
-/// The limit of most quotas of the kit: low enough to exhaust quickly, and to fit in any sliding window log.
+/// A limit for quotas of the kit: low enough to exhaust quickly, and to fit in a sliding window log.
 pub(super) const LIMIT: u64 = 20;
 
 /// A quota with such a long window that tokens hardly ever become free again during a check.

@@ -16,7 +16,7 @@ pub(super) struct Breaker {
     state: Mutex<BreakerState>,
     /// A summary of the state: [`QUIET`], [`OPEN`], or [`CLOSED`] plus the number of consecutive failures. While the
     /// circuit is closed, requests get their permission from this summary without a lock. Recording an outcome takes
-    /// the lock. A request that reads an old value is decided as if it had come a moment earlier.
+    /// the lock. A request that reads an old value is usually decided as if it had come a moment earlier.
     phase: AtomicU8,
     pub(super) pauses: Pauses,
     seed: u64,

@@ -17,7 +17,7 @@ pub(super) enum Circuit {
     Closed(RecentResults),
     /// Probes query the backend, normally one at a time. Other requests do not.
     Open {
-        /// The number of probes that queried the backend since the circuit opened.
+        /// The number of probes that queried the backend since the circuit opened, at most 255.
         probes: u8,
         /// The earliest time of the next probe.
         due: Duration,
@@ -27,7 +27,7 @@ pub(super) enum Circuit {
 /// The recent decisions and failures of the backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecentResults {
-    /// Number of consecutive failures. The failures of requests that were in flight together count once.
+    /// Number of consecutive failures. The failures of requests that were in flight together normally count once.
     row: u8,
     /// The number of the half second that `now` covers. The failure rate covers this half second and the previous one.
     half: u64,
@@ -76,7 +76,7 @@ impl Circuit {
         noise: u64,
     ) -> Self {
         let Self::Closed(record) = self else {
-            // The request was sent before the circuit opened, so its outcome is no evidence about the time since then.
+            // The request was sent before the circuit opened, so its outcome says little about the time since then.
             return self;
         };
         let record = record.count(failed, now);

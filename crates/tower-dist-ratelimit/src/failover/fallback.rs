@@ -195,8 +195,8 @@ impl Share {
         let burst = share(quota.burst_size(), self.cost.max(1));
         let limit = match self.algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => share(quota.limit(), 1),
-            // An algorithm without a burst rejects every request that costs more than the limit. So the share's limit
-            // is at least the policy's fixed cost, unless the whole quota is lower.
+            // An algorithm without a burst normally rejects a request that costs more than the limit. So the share's
+            // limit is at least the policy's fixed cost, unless the whole quota is lower.
             _ => share(quota.limit(), self.cost.max(1)),
         };
         Quota::new(limit, quota.window()).burst(burst)

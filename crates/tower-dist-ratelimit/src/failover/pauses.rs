@@ -29,7 +29,7 @@ impl Pauses {
 
     /// Returns the pause after this many probes. `noise` is random.
     ///
-    /// No pause is shorter than the timeout. So a request that was sent before the pause has an outcome before
+    /// No pause is shorter than the timeout. So a request that was sent before the pause normally has an outcome before
     /// the next probe.
     pub(super) fn after(self, probes: u8, noise: u64) -> Duration {
         let first = FIRST.max(self.timeout.saturating_mul(2));

@@ -3,7 +3,7 @@ use http::HeaderValue;
 /// The largest integer of a structured field (RFC 9651, section 3.3.1): fifteen digits.
 pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
-/// The text of a header: a number, or a list of a structured field whose members have parameters.
+/// The text of a header: a number, or a structured-field list whose members have parameters.
 ///
 /// By default most responses need such a text, so the code avoids `format!` and `SmallVec`, which take several times
 /// as long.

@@ -106,7 +106,7 @@ impl<C: CompareAndSwap> ValueTasks<C> {
     ///
     /// # Errors
     ///
-    /// 8,192 requests wait already.
+    /// 8,192 requests wait already, over all values. A request counts once for each of its values.
     pub(super) fn ask(
         &self,
         set: &Arc<PolicySet>,

@@ -29,8 +29,8 @@ impl<A: OneNumber> AtomicTable<A> {
     /// Charges a key, and returns its state before the charge.
     #[inline(always)]
     fn swap(&self, key: Fingerprint, now: A::Moment, take: &Take<'_>) -> u64 {
-        // While the table has unused slots, most keys have their slot in the first of their three lines. The code for
-        // the other lines is not inlined.
+        // While many slots are unused, most keys have their slot in the first of their three lines. The code for the
+        // other lines is not inlined.
         let charge = |state| after(&self.arithmetic, state, now, take);
         let state = self.slots.swap_first(key, charge);
         state.unwrap_or_else(|| self.take_elsewhere(key, now, take))

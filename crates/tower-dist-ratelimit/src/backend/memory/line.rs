@@ -13,7 +13,7 @@ pub(super) const WAYS: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
     4
 };
 
-/// Bytes of a cache line.
+/// Bytes of a cache line on most processors.
 const BYTES: usize = 64;
 
 /// All slots of a policy, in lines.
@@ -29,7 +29,8 @@ pub(super) struct Lines {
 
 /// Four slots: the fingerprints of their keys, and their states. All words of a new line are 0.
 ///
-/// A line fills one cache line, so finding and charging a key in a line takes at most one fetch from memory.
+/// A line fills a cache line of 64 bytes, so finding and charging a key in a line usually takes at most one fetch from
+/// memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
     keys: &'a [AtomicU64],

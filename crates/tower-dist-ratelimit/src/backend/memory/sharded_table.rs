@@ -22,10 +22,9 @@ const WAYS: usize = 8;
 
 /// The keys of one policy, each with a state of any algorithm.
 ///
-/// A *shard* is a part of the table with its own lock, which is held during one decision. A key belongs to one shard,
-/// and there to one of two buckets of eight keys. A new key first removes from both buckets the keys without used
-/// tokens, so no background clean-up is necessary. If both buckets are still full, the new key replaces the least
-/// limited of their keys.
+/// A *shard* is a part of the table with its own lock. A key belongs to one shard, and there to one of two buckets of
+/// eight keys. A new key first removes from both buckets the keys without used tokens, so no background clean-up is
+/// necessary. If both buckets are still full, the new key replaces one of their keys, usually the least limited.
 pub(super) struct ShardedTable {
     arithmetic: Arc<dyn Arithmetic>,
     shards: Box<[Mutex<Shard>]>,

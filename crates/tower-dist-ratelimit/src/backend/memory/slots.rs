@@ -28,8 +28,8 @@ const CHOICES: [usize; 3] = [0, 1, 2];
 ///
 /// A key has its slot in one of three lines, which its fingerprint selects. To charge a key that has a slot usually
 /// takes one compare-and-swap on the slot's value. An insert holds the locks of the key's three lines, so a key has one
-/// slot and a slot has one key. If no slot of these lines is unused, an insert gives the slot of their least limited
-/// key to the new key.
+/// slot and a slot has one key. If no slot of these lines is unused, an insert gives the new key the slot with the
+/// lowest value, usually that of the least limited key.
 pub(super) struct Slots {
     lines: Lines,
     stripes: Box<[Mutex<()>; STRIPES]>,
@@ -55,7 +55,7 @@ impl Slots {
         slots.filter(|slot| slot.value.load(Acquire) != 0).count()
     }
 
-    /// Starts to fetch the first two lines of a key from memory, if the slots do not fit in a processor's cache.
+    /// Starts to fetch the first two lines of a key from memory, if there are more than `CACHED_LINES` lines.
     #[inline]
     pub(super) fn prefetch(&self, key: Fingerprint) {
         if self.lines.len() <= CACHED_LINES {

@@ -186,13 +186,13 @@ impl Transactions {
         all.map(drop).map_err(|_| BackendError::timeout(limit))
     }
 
-    /// Makes the charges of all parts. If one part is rejected or fails, refunds the tokens that the other parts took.
-    /// Refunds are sent before the returned future resolves, so that they usually precede the caller's next charges.
+    /// Makes the charges of all parts. If a part is rejected or fails, refunds the tokens of the allowed parts.
+    /// Normally, refunds are sent before the returned future resolves, and so precede the caller's next charges.
     ///
     /// # Errors
     ///
     /// No part could be sent, 8,192 transactions are in progress, or [`finish`](Self::finish) waits. The returned
-    /// future fails if a part fails or the runtime has ended.
+    /// future fails if the runtime ends first, or if a part fails and does not [split](TransactionPart::split).
     pub fn acquire<P: TransactionPart>(
         &self,
         parts: Vec<P>,
@@ -363,7 +363,7 @@ fn verdict<P: TransactionPart>(answers: Answered<P>) -> Result<JointDecision, Ba
     Ok(JointDecision { allowed, decisions })
 }
 
-/// Changes a decision so that it grants nothing, because its tokens are refunded.
+/// Changes a decision so that it grants nothing, because any tokens that it granted are refunded.
 fn take_back(decision: &mut Decision) {
     decision.source = Source::Parts;
     decision.remaining += decision.granted;

@@ -104,7 +104,7 @@ const LONG: usize = 64 << 10;
 pub(super) async fn keys(case: Case) -> Checked {
     let subject = case.subject(FROZEN)?;
     let keys = hostile();
-    // These keys are the same in every run, so a store may have their states from the last run.
+    // An earlier run with the same seed may have left states of these keys.
     for key in &keys {
         subject.reset(key).await?;
     }
@@ -142,7 +142,7 @@ fn hostile() -> Vec<Vec<u8>> {
 /// Number of concurrent tasks.
 const TASKS: u64 = 16;
 
-/// Checks that concurrent tasks get exactly the tokens of a key.
+/// Checks that concurrent tasks together get exactly the free tokens of a key.
 pub(super) async fn racing(case: Case) -> Checked {
     let subject = case.subject(FROZEN)?;
     for round in 0..8 {
@@ -216,7 +216,7 @@ pub(super) async fn all_or_nothing(case: Case) -> Checked {
             let mut policies = [(case.algorithm, FROZEN); 2];
             policies[wide] = wide_policy;
             let set = case.subjects(&policies, false)?;
-            // Each pair of algorithms has its own keys, because all algorithms may run concurrently over one store.
+            // Each combination has its own keys, because several combinations can use the same policy in one store.
             let pair = format!("{:?}-{other:?}-{tight}-{second}", case.algorithm);
             let keys = [0, second].map(|number| set[number].key(&format!("{pair}-{number}")));
             exhausted(&set, &keys, tight, wide).await?;

@@ -9,8 +9,8 @@ type Hops = SmallVec<[Option<IpAddr>; 4]>;
 
 /// Reads one line of `Forwarded` (RFC 7239).
 ///
-/// A line that breaks the grammar is one entry without an address. Otherwise a client could hide the entry of a trusted
-/// proxy behind an open quote.
+/// A line that cannot be parsed counts as one entry without an address. Otherwise a client could hide the entry of a
+/// trusted proxy behind an open quote.
 pub(super) fn hops(line: &[u8]) -> Hops {
     Unread(line).hops().unwrap_or(smallvec![None])
 }
@@ -38,7 +38,7 @@ impl<'a> Unread<'a> {
     }
 
     /// Reads an element such as `for=192.0.2.1;proto=https`. Returns `Some(None)` for an element without an address,
-    /// and `None` for a syntax error.
+    /// and `None` if parsing fails.
     fn element(&mut self) -> Option<Option<IpAddr>> {
         let mut hop = None;
         loop {
