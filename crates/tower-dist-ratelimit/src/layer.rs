@@ -111,7 +111,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // Built in place: moving a `Check` costs more than the decision.
+        // Filled in place, because a `Check` is large.
         let mut check = Check::default();
         let outcome = self.layer.http.decide(&mut check, &request);
         ResponseFuture {

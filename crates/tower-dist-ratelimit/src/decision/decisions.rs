@@ -36,7 +36,7 @@ impl Decisions {
         Self(SmallVec::new())
     }
 
-    /// Replaces the decisions with `len` rejections, in place: moving `Decisions` costs more than deciding.
+    /// Replaces the decisions with `len` rejections, in place, because `Decisions` are large.
     #[inline]
     pub(crate) fn reject(&mut self, len: usize) {
         const REJECTED: Decision = Decision::reject(0, 0, None, Duration::ZERO);

@@ -10,8 +10,7 @@ use crate::{
     key::KeySink,
 };
 
-/// The charges of one request and the decisions on them. Filled in place, because moving a `Check` costs more than the
-/// decision.
+/// The charges of one request and the decisions on them. Filled in place, because a `Check` is large.
 pub(crate) struct Check {
     pub(crate) sink: KeySink,
     pub(crate) charges: SmallVec<[PolicyCharge; 4]>,

@@ -61,7 +61,7 @@ pub(super) enum ThrottleState<S: Service<Req>, Req> {
 
 pub(super) type BoxTurn = Pin<Box<dyn Future<Output = Result<Charged, RateLimited>> + Send + Sync>>;
 
-/// The charge of a request. `check` is filled in place, because moving it costs more than the decision.
+/// The charge of a request. `check` is filled in place, because it is large.
 pub(super) struct Charged {
     pub(super) limits: Arc<Limits>,
     pub(super) check: Check,
