@@ -58,9 +58,10 @@ pub(crate) struct Leasing {
 }
 
 /// The part of [`Leasing`] that is not a [`Backend`]. A trait object, so that a binary that never sets a consistency
-/// does not contain the code that drops leases.
+/// does not contain the code of leases.
 pub(crate) trait Leases: Send + Sync {
-    /// Decides the request from a lease, if one has enough tokens. Returns whether it did.
+    /// Decides the request from a lease, if the cost is above zero and one lease has enough tokens. Returns whether it
+    /// did.
     fn spend(&self, charge: &Charge<'_>, out: &mut Decision) -> bool;
 
     /// Empties all leases, and returns their unused tokens to the backend. From the unused tokens of each key, first
@@ -85,17 +86,17 @@ impl SharedLeases {
     }
 }
 
-/// A refill in flight. If it is dropped without a decision, its key starts no refill for an eighth of the lease time,
-/// unless tokens are returned.
+/// A refill in flight. If it is dropped without a decision, its key usually starts no refill for an eighth of the lease
+/// time.
 struct RefillInFlight {
     shared: Arc<SharedLeases>,
     refill: Refill,
 }
 
 impl RefillInFlight {
-    /// Stores the tokens above the request's cost as a lease, unless the key was evicted. In `decision`, counts these
-    /// tokens as remaining instead of granted. In a rejection, extends the wait at least to the end of the pause in
-    /// which this process rejects requests.
+    /// Stores the tokens above the request's cost as a lease. If the key was evicted, usually discards them instead. In
+    /// `decision`, counts these tokens as remaining instead of granted. In a rejection, extends the wait at least to
+    /// the end of the pause in which this process rejects requests.
     fn answered(&self, decision: &mut Decision) {
         let Self { shared, refill } = self;
         let (ways, now) = (shared.table.ways(refill.tag), shared.now());
@@ -153,7 +154,7 @@ impl Leasing {
     fn claim(&self, charge: &Charge<'_>) -> Option<Claim> {
         let terms = Terms::of(&self.terms, charge)?;
         let burst = terms.max_tokens();
-        // A leaky queue schedules each request, and never grants more than its cost.
+        // A leaky queue schedules each request, and never grants more than the request's cost.
         let is_queue = matches!(terms.algorithm, Algorithm::LeakyQueue { .. });
         if charge.cost == 0 || charge.cost > burst || is_queue {
             return None;

@@ -15,7 +15,7 @@ use std::{fmt, ops::Range};
 pub struct KeySink {
     /// An array, because filling a `SmallVec` takes longer than hashing the key.
     inline: [Word; 16],
-    /// All words if `inline` was too small for them, otherwise empty.
+    /// Holds all words, unless it is empty. Then `inline` holds them.
     heap: Vec<Word>,
     /// Number of words.
     len: usize,

@@ -74,8 +74,7 @@ pub fn bearer() -> impl KeyExtractor {
     }
 }
 
-/// One key per value that the closure takes from the request's extension of type `T`. A request without the extension
-/// has no key.
+/// The key that the closure takes from the request's extension of type `T`. A request without the extension has no key.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, key};

@@ -5,8 +5,8 @@
 /// trips for the tokens that expire with it.
 pub(super) const HOT: u64 = 16;
 
-/// The highest severity of a [`Shortage`]. The pause between refills is then the time of 2⁴ = 16 requests. So a key
-/// that is always short costs about one round trip per 16 decisions.
+/// The highest severity of a [`Shortage`]. Its [pause](Shortage::pause) is the time of 2⁴ = 16 requests, but at most
+/// one lease time. So a key that is always short usually costs at most one round trip per 16 decisions.
 const MOST_SHORT: u8 = 5;
 
 /// Number of requests in the longest [`Shortage::pause`]. While few tokens remain, a refill leases at most the cost of
@@ -16,7 +16,7 @@ const BATCH: u64 = 1 << (MOST_SHORT - 1);
 /// Request rate of one key in this process: requests per lease time, as a moving average.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Demand {
-    /// Requests per lease time, in 1,024ths of a request, so that small steps do not round to zero.
+    /// Requests per lease time, in 1,024ths of a request, so that small changes rarely round to zero.
     parts: u64,
     /// When the last update was.
     since: u64,
@@ -36,9 +36,10 @@ impl Demand {
         }
     }
 
-    /// Estimates the value that the average reaches if the rate stays the same. A new average is too low: `a` lease
-    /// times after its start it has reached 1 - e^-a of that value, roughly a ÷ (1 + a/2). From a = 2 on, the average
-    /// itself is the estimate. An `a` below 1/8 counts as 1/8, so that the first requests do not inflate the estimate.
+    /// Estimates the value that the average reaches if the rate stays the same. A new average is usually too low: `a`
+    /// lease times after its start it has reached about 1 - e^-a of that value, roughly a ÷ (1 + a/2). From a = 2 on,
+    /// the average itself is the estimate. An `a` below 1/8 counts as 1/8. This limits how far the first requests
+    /// inflate the estimate.
     pub(super) fn expected(self, lease: u64) -> u64 {
         let age = self.since.saturating_sub(self.from);
         let seen = self.per_lease();
@@ -48,7 +49,7 @@ impl Demand {
         scale(seen, lease, age.max(lease / 8)).saturating_add(seen / 2)
     }
 
-    /// Returns the measured requests per lease time. The value is too low at first.
+    /// Returns the measured requests per lease time. The value is usually too low at first.
     pub(super) fn per_lease(self) -> u64 {
         self.parts / PARTS
     }
