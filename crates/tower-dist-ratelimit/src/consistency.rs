@@ -29,7 +29,7 @@ use crate::{BuildError, build_error::ensure};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Consistency {
-    /// The backend decides each request, usually with one round trip. A [cached
+    /// Usually the backend decides each request, with one round trip. A [cached
     /// rejection](crate::LimiterBuilder::deny_cache) needs none. Unless the [failure mode](crate::FailureMode) decides,
     /// a fleet admits no more than the backend allows.
     #[default]
@@ -105,7 +105,7 @@ pub enum Consistency {
     Eventual(Duration),
 }
 
-/// Timers have a resolution of 1 ms, and a lease shorter than a few round trips saves no round trips.
+/// Ten times the resolution of tokio's timers, which is 1 ms.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// The same maximum as for the timeout of the backend.

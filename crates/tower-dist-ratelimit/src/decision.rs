@@ -52,11 +52,11 @@ pub struct Decision {
     /// closed.
     pub retry_after: Option<Duration>,
     /// The time until no usage counts, if no other request takes tokens. Then the bucket is full, the queue is empty,
-    /// or the window has ended. Rounded up.
+    /// or the window has ended. Rounded up. Reliable only with [`Source::Backend`] and [`Source::Local`].
     pub reset_after: Duration,
     /// The time that an allowed request waits for its turn in a [leaky queue](crate::Policy::leaky_queue), rounded up.
-    /// Zero with all other algorithms. But a [`Limiter`](crate::Limiter) with several policies returns the longest
-    /// delay of all its queues.
+    /// Zero with all other algorithms. But a [`Limiter`](crate::Limiter) returns the longest delay of all its queues,
+    /// or zero in [shadow](crate::LimiterBuilder::shadow) mode.
     pub delay: Duration,
 }
 

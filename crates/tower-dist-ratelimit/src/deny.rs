@@ -170,8 +170,8 @@ impl Denials {
     fn remember(&self, lookup: Lookup, costs: SmallVec<[u64; 2]>, verdict: &JointDecision) {
         let decisions = &verdict.decisions;
         if verdict.allowed && decisions.iter().any(|one| one.granted > 0) {
-            // The allowed request took tokens, so the wait of a remembered rejection is now too short. Forgets
-            // that rejection.
+            // The allowed request took tokens, so the wait of a remembered rejection can be too short. Forgets that
+            // rejection.
             self.place(lookup.tag)
                 .take_if(|denial| denial.lookup.tag == lookup.tag);
             return;

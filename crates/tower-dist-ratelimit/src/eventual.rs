@@ -54,10 +54,9 @@ struct PolicyUsage {
 #[derive(Default)]
 struct KeyUsage {
     unsent: u64,
-    /// The last charge's own quota, if it had one.
+    /// The own quota of the charge that was added last, if that charge had one.
     quota: Option<Quota>,
-    /// Whether a request or an extra charge for the key came since the last exchange, or the last report failed
-    /// immediately.
+    /// Whether [`add`](Self::add) was called since the last exchange began.
     is_active: bool,
 }
 

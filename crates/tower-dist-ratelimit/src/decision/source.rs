@@ -40,8 +40,8 @@ pub enum Source {
     Eventual,
     /// This process: the backend recently rejected a request of the same keys and at most the same cost, and would
     /// [usually reject](crate::RateLimitLayerBuilder::deny_cache) this request, too. `remaining` is from that
-    /// rejection. `retry_after` can be too long, by up to the time that the backend's answer took. Under a window, a
-    /// log or a leaky queue, it can be too short if this request costs more than the rejected one.
+    /// rejection. `retry_after` can be too long, by up to the time that the backend's answer took. Under a window or a
+    /// log, it can be too short if this request costs more than the rejected one.
     DenyCache,
     /// This process without the backend, by [`FailureMode::Local`](crate::FailureMode::Local). The numbers refer to
     /// this process's share of the quota.
