@@ -146,8 +146,9 @@ impl Limiter {
         CheckFuture::new(self, key, None)
     }
 
-    /// Charges `cost` tokens to a key, if all policies allow it. A cost of zero takes no tokens. No policy allows a
-    /// cost above its burst, or above its limit if the algorithm has no burst.
+    /// Charges `cost` tokens to a key, if all policies allow it. A cost of zero takes no tokens. Unless
+    /// [`with_quota`](Self::with_quota) sets another quota, no policy allows a cost above its burst, or above its limit
+    /// if the algorithm has no burst.
     ///
     /// # Errors
     ///
@@ -215,8 +216,8 @@ impl Limiter {
     }
 
     /// Refunds `tokens` that were charged and not used. A bucket never holds more than its burst. With a window
-    /// algorithm, make the refund before the window of the charge ends. A later refund lowers the count of the current
-    /// window instead.
+    /// algorithm, make the refund before the window of the charge ends. A later refund can lower the count of the
+    /// current window instead.
     ///
     /// While the [circuit is open](crate::FailureMode), the [local fallback](crate::FailureMode::Local) gets the
     /// refund. Without a local fallback, the refund then fails.

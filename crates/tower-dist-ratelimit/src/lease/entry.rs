@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{Decision, Source, algorithm::saturating_nanos as nanos, backend::OwnedCharge};
 
-/// State of one frequently requested key, read without a lock by requests that spend leased tokens.
+/// State of one key, read without a lock by requests that spend leased tokens.
 #[derive(Debug, Default)]
 pub(super) struct LeaseEntry {
     /// The tag of the entry's key, or 0 if the entry is free.
@@ -19,12 +19,12 @@ pub(super) struct LeaseEntry {
     /// Two leases, so that a refill can arrive before the previous lease ends.
     leases: [Prepaid; 2],
     /// A refill in the background may start when at most this number of [lasting](Self::lasting) tokens remains: a
-    /// third of the lasting tokens after the last refill.
+    /// third of the lasting tokens after the last answer to a refill.
     low: AtomicU64,
     /// Earliest time of the next refill, or `u64::MAX` while a refill is in flight.
     pub(super) not_before: AtomicU64,
-    /// The limit, the remaining tokens and the time at which the bucket is full, from the answer to the last refill.
-    /// Later charges outside of the leases reduce the remaining tokens.
+    /// The limit, the remaining tokens and the time at which all tokens are free, from the last answer to a refill.
+    /// [`charged_outside`](KeyState::charged_outside) reduces the remaining tokens.
     limit: AtomicU64,
     pub(super) remaining: AtomicU64,
     pub(super) full_at: AtomicU64,
@@ -104,7 +104,7 @@ impl LeaseEntry {
         // The leases are emptied before the tag changes, and filled after it. So a thread that sees tokens
         // of the new key also sees the new tag.
         self.drain(0);
-        // The first answer sets the other fields.
+        // The first answer to a refill sets `limit`, `low` and `full_at`.
         self.seen.store(1, Relaxed);
         self.not_before.store(0, Relaxed);
         self.remaining.store(0, Relaxed);
@@ -124,7 +124,8 @@ pub(super) struct KeyState {
     pub(super) in_flight: u64,
     /// Id of the entry's latest refill, which may have been for an evicted key.
     pub(super) last_id: u64,
-    /// Whether tokens were returned after the refill was sent. Then a short grant is no evidence of a shortage.
+    /// Whether tokens may have been returned since the last refill was sent. Then a short grant is no evidence of a
+    /// shortage.
     refunded: bool,
     /// Tokens that the backend charged, or may have charged, for other requests since the refill was sent.
     outside: u64,
@@ -134,7 +135,7 @@ pub(super) struct KeyState {
     reject_until: u64,
     /// Minimum cost of the requests that this process rejects, in tokens.
     reject_from: u64,
-    /// When the wait in the answer to the last refill ends, or 0 if that answer was no rejection with a wait.
+    /// When the wait in the last answer to a refill ends, or 0 if that answer was no rejection with a wait.
     pub(super) due: u64,
 }
 
@@ -143,7 +144,7 @@ pub(super) struct KeyState {
 pub(super) enum Plan {
     /// Send the waiting request, if there is one, to the backend without a refill.
     Exact,
-    /// Reject the request, because the backend recently granted too few tokens.
+    /// Reject the request because of a shortage of tokens.
     Reject(Decision),
     Refill(Refill),
 }

@@ -34,9 +34,9 @@ impl Prepaid {
         if now < self.deadline() { tokens } else { 0 }
     }
 
-    /// Takes `cost` tokens, if there are enough before the deadline. Returns whether it took them. `is_mine`
-    /// checks that the tokens belong to the caller's key. This check runs between reading the tokens and taking
-    /// them.
+    /// Takes `cost` tokens, if there are enough and `now` is before the deadline. Returns whether it took them.
+    /// `is_mine` checks that the tokens belong to the caller's key. This check runs between reading the tokens and
+    /// taking them.
     #[inline]
     pub(super) fn spend(&self, cost: u64, now: u64, is_mine: impl Fn() -> bool) -> bool {
         let mut word = self.word.load(Acquire);

@@ -18,7 +18,7 @@ const WAYS: usize = 4;
 /// The bits of a [tag](LeaseTable::tag) that do not depend on the quota.
 const KEY_BITS: u64 = u32::MAX as u64;
 
-/// A table of the most frequently requested keys, organized as a set-associative cache.
+/// A table of requested keys, organized as a set-associative cache.
 pub(super) struct LeaseTable {
     /// Randomly keyed, so that clients cannot choose keys that share an entry.
     hasher: RandomState,
@@ -117,7 +117,7 @@ impl EntrySet {
         Some(change(&self.entries[way], &mut states[way]))
     }
 
-    /// Clears the shortage of a key under every quota, because tokens are returned.
+    /// Clears the shortage of a key under every quota.
     pub(super) fn relieve(&self, tag: u64) {
         let is_of_key = |entry: &LeaseEntry| entry.tag() & KEY_BITS == tag & KEY_BITS;
         if !self.entries.iter().any(is_of_key) {

@@ -42,7 +42,7 @@ impl LimiterBuilder {
     ///
     /// The limiter returns one decision. If policies reject the check, the limiter returns the rejection with the
     /// longest wait; a `retry_after` of `None` counts as the longest. Otherwise it returns the decision with the fewest
-    /// remaining tokens. The `delay` is the longest one of all leaky queues.
+    /// remaining tokens. Except in [shadow](Self::shadow) mode, the `delay` is the longest one of all leaky queues.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

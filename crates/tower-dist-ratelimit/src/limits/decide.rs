@@ -73,8 +73,8 @@ impl Limits {
         outcome
     }
 
-    /// Collects the charges of a request and the quota look-ups that are still needed. Fails if a policy rejects the
-    /// request because its key is missing.
+    /// Collects the charges of a request and its pending quota look-ups. Fails if a policy rejects the request because
+    /// its key is missing.
     #[inline(always)]
     pub(crate) fn prepare(
         &self,

@@ -60,7 +60,8 @@ pub(crate) trait BackendGuard: Send + Sync {
         None
     }
 
-    /// Waits in the background for the answer to a correction, for at most this timeout.
+    /// Handles the answer to a correction. If it comes later, usually waits for it in the background, for at most this
+    /// timeout.
     fn finish(&self, _: Duration, _: Answer) {}
 
     /// Returns the number of lost corrections. A correction in flight does not count as lost.

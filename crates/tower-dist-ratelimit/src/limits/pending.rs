@@ -20,7 +20,7 @@ pub(crate) struct Pending<S, Req> {
 }
 
 impl<S, Req> Pending<S, Req> {
-    /// Takes over the check. Boxed, because a request in place would make every future larger.
+    /// Takes over the check. Boxed, because an unboxed `Pending` would make every future larger.
     pub(crate) fn new(
         limits: &Arc<Limits>,
         check: &mut Check,
