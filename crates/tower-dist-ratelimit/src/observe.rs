@@ -91,7 +91,7 @@ pub enum Event<'a> {
     /// [peek](crate::Limiter::peek), another event with the request's outcome follows.
     BackendFailed(&'a BackendError),
     /// The circuit breaker opened after too many failures. This error is the last of them. Until the circuit closes,
-    /// requests reach the backend only as probes.
+    /// new requests reach the backend only as probes.
     CircuitOpened(&'a BackendError),
     /// A probe succeeded and closed the circuit breaker.
     CircuitClosed,
@@ -100,7 +100,7 @@ pub enum Event<'a> {
     /// request passes. A request that waits in both causes two events. A shadow reports the wait of the queue, but does
     /// not wait.
     Waited(Duration),
-    /// The caller dropped a request before the limit decided on it.
+    /// The caller dropped a request before the limit reported its decision.
     Cancelled,
 }
 

@@ -145,8 +145,8 @@ impl Policy {
         self
     }
 
-    /// Counts in windows that start at the same time for all keys. The backend's clock determines these times. In
-    /// [`Memory`](crate::backend::Memory) the first window starts when the backend is created.
+    /// Counts in windows that start at the same time for all keys. The backend's clock usually determines these times.
+    /// In [`Memory`](crate::backend::Memory) the first window starts when the backend is created.
     ///
     /// This is the easiest algorithm to explain. Around the end of a window, twice the limit can pass in a moment.
     pub fn fixed_window(self) -> Self {
@@ -353,8 +353,8 @@ impl Policy {
         self
     }
 
-    /// Computes the cost of a request in tokens. A request of cost zero takes no tokens. A request that costs more than
-    /// the burst, or than the limit if the algorithm has no burst, is rejected, and waiting does not help.
+    /// Computes the cost of a request in tokens. A request of cost zero takes no tokens. The policy rejects a request
+    /// that costs more than the burst, or than the limit if the algorithm has no burst. Waiting does not help.
     pub fn cost_fn<F>(mut self, cost: F) -> Self
     where
         F: Fn(RequestParts<'_>) -> u64 + Send + Sync + 'static,
@@ -378,12 +378,13 @@ impl Policy {
     /// Applies the policy only to requests for which the closure returns `true`.
     ///
     /// So one layer can hold the limits of a whole service and the limits of its routes, and decide them together. If
-    /// one policy rejects a request, no policy is charged, or the charges are [refunded](crate::Source::Parts). With a
-    /// separate layer for each route, the outer layer has charged the request before the inner one rejects it.
+    /// one policy rejects a request, the backend usually charges no policy, or [refunds](crate::Source::Parts) the
+    /// charges. With two nested layers, the outer layer usually has already charged a request that the inner layer
+    /// rejects.
     ///
     /// This works in a [`RateLimitLayer`](crate::RateLimitLayer), for HTTP and gRPC. The closure sees the request as it
     /// arrives at the layer. In axum, [`Router::layer`](https://docs.rs/axum/0.8/axum/struct.Router.html#method.layer)
-    /// runs after routing, so a request that matches a route has a `MatchedPath`.
+    /// runs after routing, so a request that matches a route usually has a `MatchedPath`.
     ///
     /// # Default
     ///
@@ -517,7 +518,7 @@ impl Policy {
     ///
     /// # Cost
     ///
-    /// Each request allocates for the look-up and for the pending decision.
+    /// Each request that the policy counts allocates for the look-up and for the pending decision.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota, key};

@@ -96,7 +96,7 @@ impl HedgeHandle {
 
     /// Sets the trigger to a fixed delay. If the layer was given no budget, its budget becomes unlimited.
     pub fn set_fixed(&self, delay: Duration) {
-        // Cannot fail: a fixed delay contradicts no other setting.
+        // Cannot fail: every delay is valid, and no earlier setting contradicts it.
         let _ = self.change(|given| given.trigger.set("fixed", Trigger::Fixed(delay)));
     }
 

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tower_attempt::Attempt;
 
-/// A hedge layer's report on a call, in the extensions of the call's HTTP or gRPC response.
+/// The report of an HTTP or gRPC hedge layer on a call, in the extensions of the call's response.
 ///
 /// The layer adds a report if it sent a hedge, whichever attempt won. The report replaces that of a hedge layer below.
 /// If the layer sent no hedge, the report of a layer below stays.

@@ -54,7 +54,8 @@ tower_attempt::__layer! {
     ///
     /// A request is hedged at most once, after the 95th percentile of latency, within a budget of 5 % extra load.
     http,
-    /// Returns a builder of a layer for any service whose requests are `Clone`. By default every request may be hedged.
+    /// Returns a builder of a layer for services that are `Clone` and have `Clone` requests. By default every request
+    /// may be hedged.
     builder,
     "tower_hedge_latency", "hedges", HedgeLayerBuilder, HedgeLayer, Hedge<A, L>,
     HedgeHandle, HedgeCounts, Config,

@@ -10,7 +10,7 @@ use super::{Event, Observer};
 /// |---|---|---|
 /// | `rejected` | DEBUG | `reason`; `violated` policies; `retry_after_ms`, if the wait is known and helps |
 /// | `would have been rejected`, for a [shadow](crate::RateLimitLayerBuilder::shadow) | INFO | the fields of `rejected` |
-/// | `undecided`: the [failure mode](crate::FailureMode) decides | DEBUG | `error` of the backend or of the quota look-up |
+/// | `undecided`: the [failure mode](crate::FailureMode) decides | DEBUG | `error`: why the backend did not decide |
 /// | `waited` | DEBUG | `waited_ms`, the wait in a throttle or a leaky queue |
 /// | `cancelled` | DEBUG | |
 ///

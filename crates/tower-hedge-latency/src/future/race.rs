@@ -78,7 +78,8 @@ impl<S, H, Req> DueHedge<S, H, Req> {
 }
 
 impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> {
-    /// The time of the next hedge; `None` if no hedge is possible or the deadline comes first.
+    /// The time of the next hedge; `None` if no further hedge comes due before the deadline, or if the deadline has
+    /// passed.
     pub(super) fn due(&self) -> Option<Instant> {
         // The deadline may have passed since the timer was set.
         if self.spare.is_none() || !self.deadline.leaves(Duration::ZERO) {
@@ -100,8 +101,8 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
         due.filter(|due| self.deadline.is_after(*due))
     }
 
-    /// The time of the 0-based `hedge`, as an offset from the start; `None` if there is no such hedge or no delay is
-    /// known.
+    /// The offset from the start at which the trigger makes the 0-based `hedge` due; `None` if there is no such hedge
+    /// or no delay is known.
     fn delay(&self, hedge: u32) -> Option<Duration> {
         self.settings.due(hedge, self.learned)
     }

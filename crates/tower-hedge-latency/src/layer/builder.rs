@@ -18,11 +18,11 @@ use crate::{HedgeLayer, NoObserver};
 ///
 /// | setting | default | source |
 /// |---|---|---|
-/// | trigger | the 95th percentile (q = 0.95), or a higher one if the budget pays for fewer hedges | *The Tail at Scale* |
+/// | trigger | the 95th percentile (q = 0.95), or a higher one if the budget's ratio is above 0 and below 0.05 | *The Tail at Scale* |
 /// | `max_hedges` | 1 with `percentile` and `fixed`; `delays` and `fan_out` set the number themselves | |
 /// | `min_delay`, `max_delay`, `initial_delay` | 1 ms, none, none | resolution of tokio's timers |
 /// | `window` | 10 s, or longer until it has `max(100, 10 ÷ (1 − q))` samples | |
-/// | `budget` | `percentile`: starts with 10 tokens and holds at most 100; each successful call that may be hedged adds 1 − q. Other triggers: unlimited, because the caller chooses the times of hedges | *The Tail at Scale* |
+/// | `budget` | `percentile`: starts with 10 tokens and holds at most 100; each successful call that may be hedged adds 1 − q. Other triggers: unlimited, because you choose the times of hedges | *The Tail at Scale* |
 /// | `key` | one class | |
 ///
 /// Choose the protocol first, with `http` or `grpc`. Call all other setters in any order.
@@ -144,11 +144,10 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self
     }
 
-    /// Minimum duration of a window of samples, above zero. The percentile is computed from the current and the
-    /// previous window.
+    /// Duration of a window of samples, above zero. The percentile is computed from the current and the previous
+    /// window.
     ///
-    /// A window stays open until it has `max(100, 10 ÷ (1 − q))` samples, where q is the quantile. So with few calls it
-    /// lasts longer.
+    /// With few calls a window lasts longer, until it has `max(100, 10 ÷ (1 − q))` samples, where q is the quantile.
     ///
     /// # Default
     ///

@@ -53,7 +53,7 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     }
 
     /// Chooses the service of each hedge with a closure. The closure receives the attempt and the call's list of
-    /// [`UsedEndpoints`], which the services below fill.
+    /// [`UsedEndpoints`], to which the services below can add.
     ///
     /// ```
     /// use std::time::Duration;
@@ -228,8 +228,8 @@ impl<P: Dialect, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     ///
     /// # Default
     ///
-    /// No further restriction: hedges every request that the protocol or a `hedge_unsafe_if` closure allows to be
-    /// hedged. The protocol allows safe methods over HTTP, and calls of methods declared idempotent over gRPC.
+    /// No further restriction. The protocol allows hedges of safe HTTP methods, and of gRPC methods that are declared
+    /// idempotent.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

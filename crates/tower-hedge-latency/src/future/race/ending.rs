@@ -103,12 +103,12 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
     /// with the outcome of a hedge.
     ///
     /// - The attempt succeeded: its latency.
-    /// - A hedge overtook the attempt: the attempt's latency is only known to be longer than its time in flight. The
-    ///   hedge's own latency is not recorded.
-    /// - The attempt failed, or the caller dropped the call, before the learned or initial delay: `None`, because a
+    /// - A hedge overtook the attempt in flight: the attempt's latency is only known to be longer than its time in
+    ///   flight. The hedge's own latency is not recorded.
+    /// - The attempt failed, or the caller dropped it in flight, before the learned or initial delay: `None`, because a
     ///   response might have taken any time. Also `None` if no such delay is known.
-    /// - The attempt failed, or the caller dropped the call, after that delay: the time until then, so that a stalled
-    ///   service does not seem fast.
+    /// - The attempt failed, or the caller dropped it in flight, at that delay or later: the time until the failure or
+    ///   drop, so that a stalled service does not seem fast.
     fn observation(&self, overtaken: bool, now: Instant) -> Option<Observation> {
         let has_failed = self.failed_after.is_some();
         let out = now.saturating_duration_since(self.start);
