@@ -58,7 +58,7 @@ counts! {
     /// Hedges that were due for a request that cannot be resent: one with the header field `Upgrade`, for example, or
     /// one whose streaming body was read beyond the [`replay_limit`](crate::HedgeLayerBuilder::replay_limit).
     pub not_resendable: u64,
-    /// Hedges that were due in [`Mode::Shadow`](crate::Mode::Shadow), which only counts them.
+    /// Hedges that were due in [`Mode::Shadow`](crate::Mode::Shadow), which sends no hedges.
     pub shadowed: u64,
     /// Calls that their callers dropped.
     pub cancelled: u64,

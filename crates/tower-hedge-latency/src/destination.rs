@@ -28,7 +28,8 @@ pub struct Anywhere;
 
 impl<S, Req> HedgeDestination<S, Req> for Anywhere {}
 
-/// Sends the hedges of each call to the services of a list in turn, starting with the first service of the list.
+/// Sends the hedges of each call to the services of a list in turn, starting with the first service of the list. A
+/// skipped hedge uses up its turn.
 ///
 /// A lock around each service allows services that are not `Sync`, such as boxed ones. Only a hedge takes the lock.
 #[derive(Clone)]

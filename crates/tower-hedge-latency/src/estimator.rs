@@ -21,7 +21,7 @@ const PLENTY: u64 = 100;
 /// The lowest sampling rate is one of 2⁴ calls. A lower rate would save next to nothing, and would adapt slowly when
 /// calls become rare.
 const RAREST: u32 = 4;
-/// 2⁶⁴ ÷ the golden ratio, an odd number whose multiples are spread evenly (Knuth, *The Art of Computer
+/// 2⁶⁴ ÷ the golden ratio, rounded to an odd number whose multiples are spread evenly (Knuth, *The Art of Computer
 /// Programming*, 6.4).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -96,7 +96,7 @@ impl Default for Estimator {
 }
 
 impl Estimator {
-    /// Returns the latest threshold in microseconds, or `None` until the first window has enough samples. The threshold
+    /// Returns the latest threshold in microseconds, or `None` until a refresh has found enough samples. The threshold
     /// does not expire while no calls are recorded.
     pub(crate) fn threshold(&self) -> Option<u64> {
         match self.threshold.load(Relaxed) {
@@ -125,7 +125,7 @@ impl Estimator {
         target: &QuantileTarget,
     ) {
         // A delayed thread may add its sample to a window that has just been closed. A closed window still counts. If
-        // the thread is delayed by another whole window, it adds the sample to the window that replaced the closed one.
+        // the thread is delayed by another whole window, it adds the sample to a newer window.
         let Some(window) = self.windows.get(self.current.load(Relaxed)) else {
             return;
         };

@@ -148,8 +148,8 @@ fn queue_key(check: &Check) -> SmallVec<[u8; 128]> {
     bytes
 }
 
-/// Returns the longest `max_wait` of the leaky queues that rejected a request. Such a queue is full. When it has a
-/// place again, the request joins at the end and waits for the whole queue.
+/// Returns the longest `max_wait` of the leaky queues that rejected a request. Such a queue is full. After the wait for
+/// a place, the request may have to wait for the whole queue, too.
 fn leaky_queue_wait(limits: &Limits, check: &Check) -> Duration {
     let decided = check.charges.iter().zip(check.decisions.iter());
     let rejected = decided.filter(|(_, decision)| !decision.allowed);

@@ -72,9 +72,9 @@ impl WaitQueues {
         self.waiting.load(Relaxed) > 0
     }
 
-    /// Joins the end of the queue with this key. If there is no such queue, a request with `supplies` starts
-    /// one, and a request without them gets `None`. Fails if the turn would certainly come after `end`, or if
-    /// `max_waiters` requests wait already.
+    /// Joins the end of the queue with this key. If there is no such queue, a request with `supplies` starts one, and a
+    /// request without them gets `None`. Joining fails if the turn would certainly come after `end`. Joining and
+    /// starting fail if `max_waiters` requests wait already.
     pub(super) fn join(
         self: &Arc<Self>,
         key: &[u8],
@@ -159,7 +159,7 @@ impl QueuePlace {
         self.permit.is_some()
     }
 
-    /// Waits until all earlier requests have left.
+    /// Waits until this request is the first in its queue.
     pub(super) async fn first(&mut self) {
         // Unconstrained, so that the request enters the semaphore's queue even if its task has used up tokio's
         // cooperative budget.

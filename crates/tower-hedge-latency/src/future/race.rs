@@ -34,7 +34,7 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) class: Option<Arc<Class>>,
     /// The class's delay when the call began: the learned delay, or the initial delay.
     pub(crate) learned: Option<Duration>,
-    /// The service and the request from which hedges are made; `None` if no further hedge is possible.
+    /// The service and the request from which hedges are made; `None` means that no further hedge is possible.
     pub(crate) spare: Option<(S, P::Saved)>,
     /// The number of hedges that came due, sent or not.
     pub(crate) stage: u32,
