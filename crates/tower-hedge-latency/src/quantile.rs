@@ -13,8 +13,8 @@ const FEW: u64 = 10;
 /// The observed latencies of some calls.
 #[derive(Debug, Default)]
 pub(crate) struct Sample {
-    /// Latencies of first attempts that succeeded, and the time in flight of those that failed or were dropped late: see
-    /// `Race::observation`.
+    /// Latencies of first attempts that succeeded. Also the time in flight of first attempts that failed late or were
+    /// dropped late: see `Race::observation`.
     pub(crate) ended: Histogram,
     /// The time in flight of first attempts when a hedge overtook them. Their latencies would have been longer.
     pub(crate) cut_off: Histogram,

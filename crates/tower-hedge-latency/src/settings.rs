@@ -30,8 +30,7 @@ pub(crate) struct Settings {
     pub(crate) counters: Arc<Counters>,
 }
 
-/// The settings as the user gave them to a builder or a handle. A field of type `Option` is `None` if its setting was
-/// not given.
+/// The user's settings, before defaults are applied. A field of type `Option` is `None` if its setting was not given.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     pub(crate) common: Common,
@@ -81,7 +80,7 @@ impl Config {
                     false => budget,
                 }
             }
-            // No default limit: the user has chosen the time of hedges, and so their number.
+            // No default limit, because the user has chosen the times of hedges.
             (None, _) => Budget::unlimited(),
         }
     }

@@ -12,7 +12,7 @@ const MAX_HEDGES: usize = 100;
 /// When hedges are due, as offsets from the call's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trigger {
-    /// Hedge k is due after k times the learned delay.
+    /// Hedge k is due after k times the learned or initial delay.
     Percentile,
     /// Hedge k is due after k times the delay.
     Fixed(Duration),
@@ -23,8 +23,8 @@ pub(crate) enum Trigger {
 }
 
 impl Trigger {
-    /// The time at which the 0-based `hedge` is due, given the learned delay. `None` means that the hedge does not
-    /// exist or that no delay is known.
+    /// The time at which the 0-based `hedge` is due, given the learned or initial delay. `None` means that the hedge
+    /// does not exist or that no delay is known.
     #[inline]
     pub(crate) fn due(
         &self,

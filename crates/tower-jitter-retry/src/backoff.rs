@@ -76,15 +76,15 @@ impl Backoff {
         }
     }
 
-    /// Constant backoff: waits `delay` before every retry, without jitter unless one is [set](Self::jitter).
+    /// Constant backoff: every delay is `delay`, unless a jitter is [set](Self::jitter).
     #[must_use]
     pub fn constant(delay: Duration) -> Self {
         Self::linear(delay, delay).jitter(Jitter::None)
     }
 
-    /// No delay: a retry yields to the executor once, and is then sent.
+    /// No delay. Usually, the call only yields to the executor once before a retry.
     ///
-    /// Use it where each attempt reaches a different server. Immediate retries to a single server quickly overload it.
+    /// Use it where each attempt reaches a different server. Immediate retries to a single server can overload it.
     #[must_use]
     pub fn none() -> Self {
         Self::constant(Duration::ZERO)
@@ -128,7 +128,7 @@ impl Backoff {
     /// The seed of the jitter. Two schedules of one backoff with the same seed have the same delays.
     ///
     /// In a retry layer the seed determines a series of schedules. A call usually takes the next schedule of that
-    /// series when it prepares its first retry, and a further one after each gRPC pushback.
+    /// series when it prepares its first retry, and a further one when a gRPC pushback sets the delay.
     ///
     /// # Default
     ///

@@ -23,14 +23,13 @@ const BODY_LIMIT: u64 = 64 * 1024;
 /// Lets losers, the attempts that another attempt has overtaken, end in the background, so that their connections stay
 /// usable.
 ///
-/// Dropping a pending HTTP/1 response closes its connection, and the next request pays for a new one. Over HTTP/2 a
-/// drop only resets a stream, and the connection stays usable without draining.
+/// Dropping a pending HTTP/1 response closes its connection, and a later request may have to open a new one. Over
+/// HTTP/2 a drop only resets a stream, and the connection stays usable without draining.
 ///
 /// With both protocols, use a `Drain` above a balancer that measures latency, such as tower's p2c `Balance` with
-/// `PeakEwma`. A load metric records a dropped attempt with the time until it was dropped. So a slow endpoint looks as
-/// fast as the hedges that overtake it, and the balancer keeps choosing it. Make [`time_limit`](Self::time_limit)
-/// longer than the slowest responses. Latency measured with ten endpoints, one of them ten times slower, and hedges
-/// after 20 ms:
+/// `PeakEwma`. This load metric records a dropped attempt with the time until it was dropped. So a slow endpoint looks
+/// faster than it is, and the balancer keeps choosing it. Make [`time_limit`](Self::time_limit) longer than the slowest
+/// responses. Latency measured with ten endpoints, one of them ten times slower, and hedges after 20 ms:
 ///
 /// | hedges | 99th percentile | 99.9th percentile |
 /// |---|---|---|
@@ -108,7 +107,7 @@ impl Drain {
         self
     }
 
-    /// Maximum duration of a background task, which awaits a loser's response and reads its body.
+    /// Maximum duration of the background task that drains a loser or a failed response.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;

@@ -56,7 +56,8 @@ impl Percentile {
             let bound = format!("at least the min_delay of {min:?}");
             return Err(BuildError::new("max_delay", max, bound));
         }
-        // An explicit budget must pay for the hedges of an explicit quantile.
+        // Rejects an explicit budget with a ratio below the share of calls above an explicit quantile, unless tokens
+        // return with time.
         let share = self.share();
         let budget = budget.filter(|budget| !budget.may_pay(share));
         let (Some(quantile), Some(ratio)) = (self.quantile, budget.and_then(Budget::share)) else {
