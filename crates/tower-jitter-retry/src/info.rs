@@ -9,8 +9,8 @@ use crate::StopReason;
 /// below.
 ///
 /// The layer adds no report if the [mode](crate::Mode) is not `On`. It also adds none if the first attempt succeeded,
-/// or if that attempt's failure is not retryable, not safe to retry, or left to another retry layer. Then the report of
-/// a retry layer below stays.
+/// its verdict is [`Fatal`](crate::Verdict::Fatal) or [`Unsafe`](crate::Verdict::Unsafe), or its failure is left to
+/// another retry layer. Then the report of a retry layer below stays.
 ///
 /// ```
 /// use bytes::Bytes;

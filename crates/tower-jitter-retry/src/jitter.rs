@@ -27,9 +27,9 @@ pub enum Jitter {
     /// A random delay between half of the backoff and the whole backoff. Choose it if a very short wait would be
     /// useless.
     Equal,
-    /// A random delay between the base and three times the previous delay, at most the cap. The backoff's factor or
-    /// linear growth has no effect. A [constant](crate::Backoff::constant) backoff stays constant, because its base
-    /// equals its cap.
+    /// A random delay between the base and three times `previous` (see [`Jitter`]), at most the cap. The backoff's
+    /// factor or linear growth has no effect. A [constant](crate::Backoff::constant) backoff stays constant, because
+    /// its base equals its cap.
     Decorrelated,
 }
 

@@ -73,7 +73,7 @@ impl RetryLayer<Grpc> {
 ///     .budget_by(Budgets::new(Budget::default()), |request| request.authority())
 ///     .idempotent_if(|request| request.path() == "/search")         // this POST is safe to resend
 ///     .retry_statuses([StatusCode::LOCKED])                         // besides the default ones
-///     .classify(|outcome| match outcome.status() {                  // the last word on what happened, not on what is safe
+///     .classify(|outcome| match outcome.status() {                  // can change verdicts, not what is safe
 ///         Some(StatusCode::NOT_FOUND) if outcome.attempt().number() == 1 => Verdict::transient(),
 ///         _ => outcome.verdict(),
 ///     })
@@ -87,7 +87,7 @@ impl RetryLayer<Grpc> {
 /// ```
 ///
 /// A service that speaks neither HTTP nor gRPC needs a rule if some `Err` must not be retried, or some `Ok` must be.
-/// The closure of such a rule needs a type annotation.
+/// The closure of such a rule usually needs a type annotation.
 ///
 /// ```
 /// # use tower::{Layer, ServiceExt, service_fn};
@@ -122,8 +122,8 @@ tower_attempt::__layer! {
     /// Retries HTTP requests that are safe to resend, with the defaults of [`RetryLayerBuilder`] and the rules of
     /// [`Http`](crate::Http).
     http,
-    /// Returns a builder of a layer for any service whose requests are `Clone`. By default the layer retries no `Ok` of
-    /// the service, and every `Err` except a [rejection](crate::Rejected) without a wait.
+    /// Returns a builder of a layer for services whose requests are `Clone`. By default no `Ok` of the service is
+    /// retryable, and every `Err` is, except a [rejection](crate::Rejected) without a wait.
     builder,
     "tower_jitter_retry", "retries", RetryLayerBuilder, RetryLayer, Retry<T>,
     RetryHandle, RetryCounts, Config,
@@ -186,9 +186,9 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
         self
     }
 
-    /// The maximum `Retry-After` to honour. If the server demands a longer wait, the caller receives the failure, and
-    /// no retry is sent. This maximum also applies to a gRPC pushback, and to a wait that a layer below or the verdict
-    /// of a user's rule names.
+    /// The maximum `Retry-After` to honour. If the server demands a longer wait, the caller receives the failure
+    /// immediately, unless a `classify` rule names another wait. This maximum also applies to a gRPC pushback, and to a
+    /// wait that a layer below or the verdict of a user's rule names.
     ///
     /// # Default
     ///
@@ -373,8 +373,9 @@ impl<P: Dialect, O, T> RetryLayerBuilder<P, O, T> {
     /// the outcome of the failed attempt. If the closure returns `None`, the layer's [`backoff`](Self::backoff)
     /// applies.
     ///
-    /// A server's `Retry-After` remains a lower bound. A gRPC pushback replaces the delay, and the numbers then start
-    /// from 1 again. A retry without a delay, after proof that the server did not process the request, has no number.
+    /// Unless a `classify` rule names another wait, a server's `Retry-After` remains a lower bound, and a gRPC pushback
+    /// replaces the delay. Such a pushback also restarts the numbers from 1. A call's first retry after
+    /// [`Verdict::Unprocessed`](crate::Verdict::Unprocessed) is immediate and has no number.
     ///
     /// # Default
     ///
@@ -432,10 +433,10 @@ impl<O, T> RetryLayerBuilder<Http, O, T> {
     ///
     /// # Default
     ///
-    /// The layer assumes that reqwest's client follows redirects, which is reqwest's default. A refused connection then
-    /// proves nothing: the first server may have processed the request, and the redirect's target refused the
-    /// connection. The layer assumes that every other client follows no redirects. For such a client, this setting
-    /// changes nothing.
+    /// The layer assumes that a client that takes `reqwest::Request` follows redirects, as reqwest's client does by
+    /// default. A refused connection then proves nothing: the first server may have processed the request, and the
+    /// redirect's target may have refused the connection. The layer assumes that a client that takes any other request
+    /// type follows no redirects. For such a client, this setting changes nothing.
     ///
     /// ```
     /// use tower_jitter_retry::RetryLayer;

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 thread_local! {
-    /// Retries sent on this thread since the innermost [`count`] began.
+    /// The retries seen by the innermost running [`count`] on this thread. Meaningless while none runs.
     static RETRIES: Cell<u32> = const { Cell::new(0) };
 }
 

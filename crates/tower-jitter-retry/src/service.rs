@@ -12,7 +12,7 @@ use crate::{Attempt, NoObserver, NoTimeLimit, ResponseFuture};
 
 /// A service that retries failed calls; made by [`RetryLayer`](crate::RetryLayer).
 ///
-/// The first attempt uses the instance of the service that was polled ready. The layer clones the request and the
+/// The first attempt uses the instance of the service that was polled ready. The layer copies the request and the
 /// service, unless it knows at the start that no retry is possible, as for CONNECT.
 #[derive(Clone)]
 pub struct Retry<S, P = Generic, O = NoObserver, T = NoTimeLimit> {

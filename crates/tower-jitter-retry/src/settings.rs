@@ -35,8 +35,8 @@ pub(crate) struct Settings {
     pub(crate) counters: Arc<Counters>,
 }
 
-/// The settings as the user gave them to a builder or a handle. A field of type `Option` is `None` if its setting was
-/// not given.
+/// The settings as the user gave them: to a builder, to a handle, or in a request's override. A field of type `Option`
+/// is `None` if its setting was not given.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     pub(crate) common: Common,

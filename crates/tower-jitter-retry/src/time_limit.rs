@@ -12,14 +12,14 @@ use crate::settings::Config;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTimeLimit;
 
-/// Marks a layer whose time limits end an attempt in flight, with the standard outcome of a timeout.
+/// Marks a layer that can end an attempt in flight, with the standard outcome of a timeout.
 ///
 /// For gRPC the outcome is DEADLINE_EXCEEDED. Otherwise the service's error type creates the outcome; see
 /// [`TimeoutAnswer`](crate::TimeoutAnswer).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StandardAnswer;
 
-/// Marks a layer whose time limits end an attempt in flight, with the outcome of an
+/// Marks a layer that can end an attempt in flight, with the outcome of an
 /// [`on_timeout`](crate::RetryLayerBuilder::on_timeout) closure.
 #[derive(Clone, Copy, Debug)]
 pub struct OnTimeout<F>(pub(crate) F);
@@ -40,7 +40,7 @@ pub trait Limited {
 
 /// Creates the outcome of an expired time limit, for a protocol of type `P`.
 pub trait TimeLimit<P, Res, E>: Limited {
-    /// Returns the outcome that the caller receives if no retry follows.
+    /// Returns the outcome that the caller receives if no retry is scheduled.
     fn answer(&self, elapsed: Elapsed) -> Result<Res, E>;
 }
 
