@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use crate::{BuildError, build_error::ensure};
 
-/// Maximum window, and maximum time for which the arithmetic is exact: 100 years of 365.25 days.
+/// Maximum window: 100 years of 365.25 days. In this crate's arithmetic, also the maximum time since the epoch: a later
+/// time counts as this one.
 pub const HORIZON: Duration = Duration::from_secs(3_155_760_000);
 
 /// The size of a limit: `limit` tokens in every `window`, with a `burst`.
@@ -94,7 +95,7 @@ impl Quota {
         self.limit
     }
 
-    /// The time in which [`limit`](Self::limit) tokens return.
+    /// The window to which the [`limit`](Self::limit) applies.
     #[must_use]
     pub const fn window(&self) -> Duration {
         self.window
@@ -137,8 +138,8 @@ impl Quota {
         if self.burst == 0 { 0 } else { self.limit }
     }
 
-    /// Returns whether the limit or the burst is 0. Layers and limiters reject all requests of a key with such a quota.
-    /// Under such a quota, a backend that is called directly rejects only costs above zero.
+    /// Returns whether the limit or the burst is 0. In layers and limiters, such a quota rejects requests of any cost.
+    /// In a backend that is called directly, it rejects only costs above zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.limit == 0 || self.burst == 0

@@ -25,7 +25,7 @@ macro_rules! shared_setters {
 
         /// Maximum time that a request waits for an answer of the backend: above zero and at most one minute.
         ///
-        /// The time starts when the request is sent to the backend. An [asynchronous quota
+        /// The time starts when the limit queries the backend. An [asynchronous quota
         /// look-up](crate::Policy::quota_by_async) comes first, and has a timeout of the same length. Except in a
         /// [`Throttle`](crate::Throttle), the waiting request occupies the ready inner service of a layer. If that
         /// service limits concurrency, the request holds one of the service's permits.

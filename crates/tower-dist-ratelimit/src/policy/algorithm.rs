@@ -34,7 +34,7 @@ pub enum Algorithm {
         /// Whether the windows of different keys usually start at different times.
         staggered: bool,
     },
-    /// A counter per window. A key's first charge starts a window, and so does its first charge after each window.
+    /// A counter per window. A window starts when tokens are charged to a key that has no open window.
     FixedWindowFromFirstRequest,
     /// The counters of the current and the previous window. The previous window counts in proportion to its overlap
     /// with a window that ends now.
@@ -51,7 +51,7 @@ pub enum Algorithm {
         /// Number of buckets in a window, from 2 to 100.
         count: u32,
     },
-    /// A log of the time and the cost of each admitted request.
+    /// A log of the times and costs of admitted requests.
     SlidingWindowLog,
 }
 
@@ -93,8 +93,8 @@ impl Algorithm {
         matches!(self, Self::TokenBucket | Self::LeakyBucket)
     }
 
-    /// Returns the quota in force for a key whose dynamic quota is `quota`, under a policy whose quota is `own`.
-    /// Window and log algorithms keep the window of `own`. The limit of a log is at most [`MAX_LOG`].
+    /// Adapts a key's dynamic quota `quota` to the algorithm, under a policy whose quota is `own`. Window and log
+    /// algorithms keep the window of `own` and have no burst. The limit of a log is at most [`MAX_LOG`].
     pub(crate) fn kept(self, quota: Quota, own: Quota) -> Quota {
         match self {
             Self::TokenBucket | Self::LeakyBucket | Self::LeakyQueue { .. } => quota,

@@ -13,12 +13,12 @@ pub enum MissingKey {
     /// The policy does not apply to the request. With the `tracing` feature, the first such request logs a warning if
     /// the key has a [hint](crate::key::KeyExtractor::hint).
     Skip,
-    /// The request is rejected with [`Reason::MissingKey`](crate::Reason::MissingKey) and not charged. By default, the
-    /// status is 400 (gRPC: `INVALID_ARGUMENT`). With the `tracing` feature, the first such request logs a warning if
-    /// the key has a [hint](crate::key::KeyExtractor::hint).
+    /// The policy rejects the request with [`Reason::MissingKey`](crate::Reason::MissingKey), and the request is not
+    /// charged. By default, the status is 400 (gRPC: `INVALID_ARGUMENT`). With the `tracing` feature, the first such
+    /// request logs a warning if the key has a [hint](crate::key::KeyExtractor::hint).
     Reject,
-    /// The request is rejected with [`Reason::Misconfigured`](crate::Reason::Misconfigured) and not charged. By
-    /// default, the status is 500 (gRPC: `INTERNAL`), and the response has the key's
+    /// The policy rejects the request with [`Reason::Misconfigured`](crate::Reason::Misconfigured), and the request is
+    /// not charged. By default, the status is 500 (gRPC: `INTERNAL`), and the response has the key's
     /// [hint](crate::key::KeyExtractor::hint) if the key has one. With the `tracing` feature, the first such request
     /// logs an error.
     Error,

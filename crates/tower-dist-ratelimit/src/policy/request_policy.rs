@@ -43,8 +43,8 @@ type RequestFn<Req, T> = Arc<dyn Fn(&Req) -> T + Send + Sync>;
 type KeyFn<Req> = dyn Fn(&Req, &mut KeySink) -> Option<()> + Send + Sync;
 
 impl<Req> RequestPolicy<Req> {
-    /// Computes the cost of a request in tokens. A request of cost zero takes no tokens. A request that costs more than
-    /// the burst, or than the limit if the algorithm has no burst, is rejected, and waiting does not help.
+    /// Computes the cost of a request in tokens. A request of cost zero takes no tokens. The policy rejects a request
+    /// that costs more than the burst, or than the limit if the algorithm has no burst. Waiting does not help.
     ///
     /// # Default
     ///

@@ -6,7 +6,7 @@ use http::StatusCode;
 pub enum Reason {
     /// The quota of a policy rejects the request.
     Quota,
-    /// The request lacks the key of a policy that [rejects](crate::MissingKey::Reject) such requests.
+    /// The request lacks the key of a policy with [`MissingKey::Reject`](crate::MissingKey::Reject).
     MissingKey,
     /// The request lacks the key of a policy with [`MissingKey::Error`](crate::MissingKey::Error). Every request should
     /// have that key, so the server is misconfigured. If the key has a [hint](crate::Rejection::hint), the hint
@@ -18,11 +18,11 @@ pub enum Reason {
     /// The [local fallback](crate::FailureMode::Local) lacks tokens for the request, during or after a failure of the
     /// backend or of a quota look-up.
     ReducedCapacity,
-    /// A [`Throttle`](crate::Throttle) already has [`max_waiters`](crate::CallLimitLayerBuilder::max_waiters) waiting
-    /// requests.
+    /// The services of a [`ThrottleLayer`](crate::ThrottleLayer) already have
+    /// [`max_waiters`](crate::CallLimitLayerBuilder::max_waiters) waiting requests.
     QueueFull,
-    /// The wait of the request exceeds, or would exceed, the [`max_wait`](crate::CallLimitLayerBuilder::max_wait) of a
-    /// [`Throttle`](crate::Throttle).
+    /// The wait of the request exceeds, or would probably exceed, the
+    /// [`max_wait`](crate::CallLimitLayerBuilder::max_wait) of a [`Throttle`](crate::Throttle).
     TooLong,
 }
 

@@ -77,7 +77,7 @@ pub(super) enum OnDrop {
     /// `call` ran outside of a runtime, there can be a charge to refund: `call` charged the request, and the
     /// future was dropped before its first poll reported the decision.
     Cancelled,
-    /// Refunds the charge by [`Limits::take_back`], because the inner service was not called.
+    /// Calls [`Limits::take_back`], because the inner service was not called, or its `call` panicked.
     Refund,
 }
 

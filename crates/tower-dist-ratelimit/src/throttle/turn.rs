@@ -91,8 +91,7 @@ impl Turn {
     }
 
     /// Waits after a rejection. A request without a place joins the end of its queue. Then the first request of the
-    /// queue waits for `wait`, in which its tokens return. Any other request waits until all earlier requests have
-    /// left.
+    /// queue waits for `wait`, in which its tokens return. Any other request waits until it is the first.
     async fn wait_for_tokens(&mut self, wait: Duration) -> Result<(), Reason> {
         let now = Instant::now();
         let turn = wait.saturating_add(leaky_queue_wait(&self.charged.limits, &self.charged.check));
