@@ -72,7 +72,7 @@ impl PolicyCharge {
     }
 
     /// Returns whether the key's quota is zero.
-    pub(super) fn has_zero_quota(&self) -> bool {
+    pub(crate) fn has_zero_quota(&self) -> bool {
         self.quota.is_some_and(|quota| quota.is_zero())
     }
 }

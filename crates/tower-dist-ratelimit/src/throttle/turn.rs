@@ -128,11 +128,13 @@ impl Turn {
     }
 }
 
-/// Returns whether the cost of a request is at most the burst size of the quota of each of its policies. If not, the
-/// request does not wait for tokens.
+/// Returns whether no policy of a request has a quota of zero, and the cost is at most the burst size of each quota. If
+/// not, the request does not wait for tokens.
 pub(super) fn can_pass(limits: &Limits, check: &Check) -> bool {
-    let mut charges = check.charges.iter();
-    charges.all(|asked| asked.cost <= limits.rules[asked.rule].quota(asked).burst_size())
+    check.charges.iter().all(|asked| {
+        let burst = limits.rules[asked.rule].quota(asked).burst_size();
+        asked.cost <= burst && !asked.has_zero_quota()
+    })
 }
 
 /// Returns the key of a request's queue: the policies that apply to the request, and their keys.

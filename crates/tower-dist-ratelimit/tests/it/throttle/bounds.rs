@@ -47,6 +47,24 @@ async fn the_head_of_the_queue_is_rejected_immediately_if_its_cost_takes_too_lon
     assert_eq!(log.seen(), [(0, 0), (3, 1000)]);
 }
 
+/// The burst of such a quota can be above zero.
+#[tokio::test(start_paused = true)]
+async fn a_request_with_a_quota_of_zero_is_rejected_immediately_even_behind_a_queue() {
+    let policy = Policy::new("p", ten(1)).by_request(|call: &Call| call.1);
+    let policy = policy.quota_by(|call| (call.0 == 9).then(|| Quota::per_second(0).burst(5)));
+    let builder = CallLimitLayer::builder(Memory::default()).limit(policy);
+    let log = Log::default();
+    let mut service = builder.waiting().build().unwrap().layer(inner(&log));
+    let calls = [0, 1, 2].map(|n| spawn(&mut service, Call(n, 0, 1)));
+    let started = Instant::now();
+    let never = spawn(&mut service, Call(9, 0, 1)).await.unwrap();
+    assert_eq!(never, Err(Reason::Quota));
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+}
+
 /// Regardless of the requests that wait.
 #[tokio::test(start_paused = true)]
 async fn a_cost_that_can_never_pass_is_rejected_immediately_even_behind_a_queue() {
