@@ -64,13 +64,13 @@ use crate::{
 /// cache](tower_dist_ratelimit::RateLimitLayerBuilder::deny_cache) extends such a rejection by up to a second. Such
 /// rejections occur only with requests of different costs or limits, maximum grants above the cost, or refunds.
 ///
-/// A window that the server ends may end before the added tokens are taken back. So an attempt to take them back
-/// succeeds only if the count has not changed since it was last read. The tokens may stay charged until the window ends
-/// in these cases:
+/// A window that the server ends may end before the added tokens are taken back, and the key may then hold a later
+/// window. No tokens may be taken from that later window. So an attempt to take the tokens back succeeds only if the
+/// count has not changed since it was last read. The tokens may stay charged until the window ends in these cases:
 ///
 /// - The count changes during each of 16 attempts.
-/// - An attempt fails when at most 2 s of the window's length remain, counted from the charge. No further attempt is
-///   then made, so a window of 2 s gets only one.
+/// - An attempt fails when the time since the charge is at least the window's length minus 2 s. No further attempt is
+///   then made, so a window of 2 s gets only one attempt.
 /// - The connection is lost, or the server answers with an error.
 ///
 /// With dynamic quotas, each charge is decided by the limit that it brings.
@@ -165,7 +165,7 @@ use crate::{
 /// Building a limiter fails with:
 ///
 /// - a counter whose limit is above 2⁴⁸;
-/// - a sliding window log of more than 4,000 tokens, divided by the number of logs in its set;
+/// - a sliding window log whose limit is above 4,000 divided by the number of logs in its set;
 /// - a [`Quota`](tower_dist_ratelimit::Quota) that is invalid for its algorithm;
 /// - a set of more than 16 policies.
 #[derive(Clone)]

@@ -63,14 +63,15 @@ use crate::{
 ///
 /// A bucket, queue or window is a string of at most 50 characters, or 67 with dynamic quotas. Each sub-window after the
 /// first adds 2 to 15 characters. A sliding window log is a list of about ten bytes per token. A correction can charge
-/// more than the limit, which leaves a debt. A log counts at most 20,000 tokens, debts included. If the burst of a
-/// bucket or queue has at most 2⁴² parts of a token (see Errors), the bucket or queue can count at least 1,024 bursts,
-/// debts included.
+/// more than the limit, which leaves a debt. A log counts at most 20,000 tokens, debts included. A bucket or queue
+/// whose burst has at most 2⁴² parts of a token (see Errors) can count used tokens, debts included, up to at least
+/// 1,024 times its burst.
 ///
 /// A policy that is deployed with another quota keeps its count. A bucket or queue without dynamic quotas instead keeps
 /// the time until it has drained, so its used tokens change in proportion to its rate. While instances with the old and
-/// the new quota run, all of them together admit at most the sum of both quotas. An exception is a sliding window log
-/// whose window changes. The count starts from zero in these cases:
+/// the new quota run, all of them together admit at most the sum of both quotas. This bound does not hold for a sliding
+/// window log whose window changes: instances with the shorter window delete times that still count in the longer one.
+/// The count starts from zero in these cases:
 ///
 /// - a fixed or sliding window gets another length or number of sub-windows;
 /// - the policy gets another name, algorithm or [colocation](Policy::colocate);
@@ -122,11 +123,11 @@ use crate::{
 /// because the pauses of the circuit breaker and between attempts to connect are random.
 ///
 /// The primary's clock measures time. When this clock jumps back, a key that was written before the jump continues from
-/// its state at that write. So the jump admits no additional requests. A key without free tokens and without a debt
-/// recovers no later than one whose tokens were all taken right after the jump; under a fixed or sliding window, at
-/// most one window later than that. The first decision on such a key may rewrite the key, even if the decision is a
-/// rejection. When the clock jumps forward, buckets drain and windows end early, because the jump looks like passed
-/// time.
+/// its state at that write. So the jump admits no additional requests. A key that has no free tokens, but no debt, then
+/// waits at most as long as if all its tokens were taken right after the jump. Under a fixed or sliding window, it
+/// waits at most one window longer than that. The first decision after the jump may rewrite a key that was written
+/// before it, even if the decision is a rejection. When the clock jumps forward, buckets drain and windows end early,
+/// because the jump looks like passed time.
 ///
 /// # Cluster
 ///

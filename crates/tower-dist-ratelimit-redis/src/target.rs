@@ -71,6 +71,7 @@ impl ServerUrl {
             .split(',')
             .map(|host| Address::parse(host, default_port))
             .collect::<Option<_>>()
+            .filter(|_| !path.contains('@'))
             .ok_or_else(|| {
                 wrong("must name a host, and a port from 1 to 65535 if any; in a password / is %2F")
             })?;
@@ -232,6 +233,7 @@ mod tests {
             ("redis://u:secret@localhost?protocol=3", query),
             ("redis://u:secret#1@localhost", query),
             ("redis://u:secret/1@localhost", host),
+            ("redis-sentinel://u:26/secret@localhost/main", host),
         ] {
             let error = ServerUrl::parse(url).err().unwrap().to_string();
             assert_eq!(error, format!("the URL of a Redis server: {says}"), "{url}");

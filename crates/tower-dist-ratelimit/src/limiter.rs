@@ -303,7 +303,7 @@ impl Limiter {
     ///
     /// # Panics
     ///
-    /// With leases on a remote backend, panics if it is polled outside of a tokio runtime.
+    /// With leases on a remote backend, can panic if it is polled outside of a tokio runtime.
     ///
     /// # Cancel safety
     ///

@@ -14,8 +14,8 @@ use crate::{CallLimit, CallLimitLayer, Waits};
 ///   it. During the wait it reserves no capacity of the inner service.
 /// - Waiting requests with the same keys usually pass in the order of their calls. Only the first of them queries the
 ///   backend.
-/// - A request that would certainly wait longer than `max_wait` is rejected immediately with
-///   [`Reason::TooLong`](crate::Reason::TooLong). If the wait is uncertain, the request waits, and is rejected if its
+/// - A request that would probably wait longer than `max_wait` is rejected immediately with
+///   [`Reason::TooLong`](crate::Reason::TooLong). If the wait is unknown, the request waits, and is rejected if its
 ///   turn has not come after `max_wait`.
 /// - A request that has to wait for tokens but finds `max_waiters` waiting requests is usually rejected with
 ///   [`Reason::QueueFull`](crate::Reason::QueueFull). A request that can never pass is normally rejected with

@@ -3,12 +3,12 @@ use std::time::Duration;
 use super::{Arithmetic, MAX_COUNT, Now, Take, Words, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
-/// The maximum limit of a sliding window log, in tokens. In [`Memory`](crate::backend::Memory) and in a
-/// [`Limit`](crate::arithmetic::Limit), also the maximum number of entries that count in a log's window.
+/// The maximum limit of a sliding window log, in tokens. A log is a list of entries, each usually of one request. In
+/// [`Memory`](crate::backend::Memory) and in a [`Limit`](crate::arithmetic::Limit), this is also the maximum number of
+/// entries inside a key's window.
 ///
-/// In `Memory` and `Limit`, an entry usually holds one request. A correction that raises a request's cost can meet a
-/// log with this many entries. Its tokens then join the last entry, which takes the time of the correction if that is
-/// later.
+/// In `Memory` and `Limit`, a correction that raises a request's cost can find this many entries in the window. The
+/// correction's tokens then join the last entry, which takes the time of the correction if that is later.
 ///
 /// A log usually takes 16 to 37 bytes of memory per request in a key's window: it grows by doubling, and drops old
 /// requests in batches.

@@ -98,8 +98,8 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// Concurrent charges to one value in one process form batches of up to 1,024. A batch usually takes one load and one
 /// swap. If several processes swap one value concurrently, one succeeds, and the others load and decide again. They do
-/// so immediately after the first lost race. After later ones they first make a random pause of at most 1 ms, then 2
-/// and 4 ms, then always 8 ms.
+/// so immediately after the first lost race. After each later one, they first pause for a random time: at most 1, 2 and
+/// 4 ms after the second, third and fourth lost race, and at most 8 ms from the fifth on.
 ///
 /// A charge is retried until its caller drops the future or [`timeout`](Self::timeout) has passed. The charge then
 /// takes no tokens, unless an attempt (a load and a swap) is in progress: that attempt may still charge. The other

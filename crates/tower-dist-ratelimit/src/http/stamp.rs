@@ -6,7 +6,7 @@ use crate::{
     limits::{PolicyCharge, Rule},
 };
 
-/// The `RateLimit` headers of one response.
+/// The rate-limit headers of one response.
 pub(crate) struct Stamp {
     policies: Option<HeaderValue>,
     state: HeaderValue,

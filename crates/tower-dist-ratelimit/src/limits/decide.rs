@@ -98,8 +98,8 @@ impl Limits {
         Ok(())
     }
 
-    /// Returns the fast path of charges without a quota, and its policy. `None` if there is no fast path, or if an
-    /// observer or shadow mode needs the whole check.
+    /// Returns the fast path and its policy. The fast path decides charges without a quota of their own. `None` if
+    /// there is no fast path, or if an observer or shadow mode needs the whole check.
     #[inline]
     pub(crate) fn unobserved(&self) -> Option<(&SinglePolicy, &Rule)> {
         let silent = !self.shadow && self.emitter.observer.is_none();

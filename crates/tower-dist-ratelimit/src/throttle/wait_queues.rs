@@ -73,8 +73,8 @@ impl WaitQueues {
     }
 
     /// Joins the end of the queue with this key. If there is no such queue, a request with `supplies` starts one, and a
-    /// request without them gets `None`. Joining fails if the turn would certainly come after `end`. Joining and
-    /// starting fail if `max_waiters` requests wait already.
+    /// request without them gets `None`. Joining fails if the turn would come after `end`, unless earlier requests
+    /// leave the queue or tokens are refunded. Joining and starting fail if `max_waiters` requests wait already.
     pub(super) fn join(
         self: &Arc<Self>,
         key: &[u8],

@@ -168,9 +168,9 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// The hedge takes a token from the budget like any other. While a percentile has neither a learned delay nor an
     /// [`initial_delay`](Self::initial_delay), no hedge is sent.
     ///
-    /// If a due hedge already waits until its service is ready, that hedge is the next one. The failure may have just
-    /// made its service ready, by releasing a concurrency permit. If the service is still not ready and no attempt is
-    /// in flight, the call ends.
+    /// If a due hedge is still waiting for its service to become ready, the failure adds no second hedge. That service
+    /// is polled again, because the failed attempt may have released the concurrency permit that it needs. If the
+    /// service is still not ready and no attempt is in flight, the call ends.
     ///
     /// # Default
     ///

@@ -56,8 +56,8 @@ impl Percentile {
             let bound = format!("at least the min_delay of {min:?}");
             return Err(BuildError::new("max_delay", max, bound));
         }
-        // Rejects an explicit budget with a ratio below the share of calls above an explicit quantile, unless tokens
-        // return with time.
+        // If both the quantile and a budget with a ratio are explicit, the ratio must be at least the share of calls
+        // above the quantile, unless the budget has tokens per second.
         let share = self.share();
         let budget = budget.filter(|budget| !budget.may_pay(share));
         let (Some(quantile), Some(ratio)) = (self.quantile, budget.and_then(Budget::share)) else {

@@ -10,10 +10,10 @@ use crate::replay::replay_body::RecordingOf;
 use crate::replay::{ReplayBody, ReplayableBody};
 use crate::{Attempt, AttemptKind};
 
-/// A request that can be resent.
+/// The copy of a request, from which further attempts are made. Not every copy can be resent.
 ///
-/// The parts are cloned one by one from the borrowed request, straight into this struct. A stored `Request` would be
-/// created empty, filled with the clones and then moved here, in every call.
+/// The parts are cloned one by one from the borrowed request, straight into this struct. If it held a `Request`
+/// instead, that would be created empty, filled with the clones and then moved here, in every call.
 #[derive(Debug)]
 pub struct SavedRequest<S: Body> {
     method: Method,

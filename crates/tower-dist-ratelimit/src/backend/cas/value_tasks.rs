@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// Maximum number of requests that wait at a time, over all values.
+/// Maximum number of requests that wait at a time, over all values. A request counts once for each of its values.
 const MOST: usize = 8192;
 
 /// Maximum number of requests that are decided after one load. Further requests wait for the next load.

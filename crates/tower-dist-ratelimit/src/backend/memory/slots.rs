@@ -92,8 +92,9 @@ impl Slots {
                     return seen;
                 }
             } else {
-                // An insert that takes a slot gives it back if the slot was charged meanwhile. So a key that `find`
-                // has missed may have its slot again. The result of `find` is certain only under the locks.
+                // Another key's insert may just have taken this key's slot, and gives the slot back if it was charged
+                // meanwhile. So a key that `find` has missed may have its slot again. The result of `find` is certain
+                // only under the locks.
                 let _locked = self.lock(key);
                 if self.find(key).is_none() {
                     if let Some(next) = change(0) {
