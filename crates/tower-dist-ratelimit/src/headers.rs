@@ -123,15 +123,12 @@ fn wait(decision: &Decision) -> Option<Duration> {
     }
 }
 
-/// The latest value of a header, with the numbers that determine it. Successive rejections with the same numbers can
-/// share the value.
-pub(crate) struct Latest<N>(Mutex<Option<(N, HeaderValue)>>);
+/// The numbers that determined the latest value of a header. If the next rejection has the same numbers, the value is
+/// kept, and further rejections share it.
+#[derive(Default)]
+pub(crate) struct Latest<N>(Mutex<(N, Option<HeaderValue>)>);
 
 impl<N: PartialEq> Latest<N> {
-    pub(crate) fn new() -> Self {
-        Self(Mutex::new(None))
-    }
-
     /// Returns the value with these numbers.
     pub(crate) fn value(
         &self,
@@ -142,10 +139,13 @@ impl<N: PartialEq> Latest<N> {
         let Ok(mut latest) = self.0.try_lock() else {
             return build();
         };
-        if latest.as_ref().is_none_or(|(shown, _)| *shown != numbers) {
-            *latest = Some((numbers, build()?));
+        let (shown, kept) = &mut *latest;
+        if *shown != numbers {
+            (*shown, *kept) = (numbers, None);
+            return build();
         }
-        latest.as_ref().map(|(_, value)| value.clone())
+        *kept = kept.take().or_else(build);
+        kept.clone()
     }
 }
 
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_written_in_seconds_rounded_up_and_at_least_one() {
-        let latest = Latest::new();
+        let latest = Latest::default();
         for (wait, seconds) in [
             (Duration::ZERO, "1"),
             (Duration::from_nanos(1), "1"),

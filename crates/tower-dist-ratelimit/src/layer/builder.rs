@@ -293,8 +293,8 @@ impl<R> RateLimitLayerBuilder<R> {
             policy_field: policies_of(&limits.rules, none).filter(|_| !varies),
             limits: Arc::new(limits),
             answers: self.answers,
-            retry_after: Latest::new(),
-            state: Latest::new(),
+            retry_after: Latest::default(),
+            state: Latest::default(),
         };
         Ok(RateLimitLayer {
             http: Arc::new(http),
