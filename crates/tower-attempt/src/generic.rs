@@ -10,9 +10,9 @@ use crate::{
 /// The protocol of services whose requests are `Clone`. A rule of type `C` classifies the outcomes, and `K` names the
 /// class of a request for a hedge layer.
 ///
-/// The error of an attempt may contain a [rejection](Rejected::find). If the rule would retry this error, the waits
-/// that the rejection and the rule's verdict name are minimum delays of the retry. If neither names a wait, the verdict
-/// is fatal. For a hedge it is transient instead, so that the other attempts can still win.
+/// The error of an attempt may contain a [rejection](Rejected::find). If the rule would retry this error, the retry
+/// waits at least as long as the rejection or the rule's verdict demands, whichever is longer. If neither demands a
+/// wait, the verdict is fatal. For a hedge it is transient instead, so that the other attempts can still win.
 ///
 /// # Default
 ///

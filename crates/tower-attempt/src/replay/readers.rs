@@ -55,7 +55,7 @@ impl Readers {
         self.iter().next().is_none()
     }
 
-    /// Returns the oldest reader whose attempt has not ended.
+    /// Returns the oldest reader whose attempt is not known to have ended.
     pub(super) fn oldest_live(&self) -> Option<ReaderId> {
         let live = self.iter().find(|reader| !reader.over);
         live.map(|reader| reader.id)

@@ -181,12 +181,12 @@ impl<C: CompareAndSwap> CasBackend<C> {
         self
     }
 
-    /// Returns the number of lost corrections. A correction is a refund or an extra charge by a caller. If a request's
-    /// charges to one value are rejected or fail, the refunds to its other values are corrections, too. Corrections of
-    /// different values count separately. A correction counts as lost if it failed or its outcome is unknown. A lost
-    /// refund may leave its tokens charged, so fewer requests are admitted. A lost extra charge may not have taken its
-    /// tokens, so more requests are admitted. Two kinds are not counted: corrections that end with their runtime, and a
-    /// caller's correction that fails immediately.
+    /// Returns the number of lost corrections. A correction is a refund or an extra charge that a caller requests, or a
+    /// refund by the backend, because another charge of the same request was rejected or failed. Corrections of
+    /// different [stored values](Self#keys-and-values) count separately. A correction counts as lost if it failed or
+    /// its outcome is unknown. A lost refund may leave its tokens charged, so fewer requests are admitted. A lost extra
+    /// charge may not have taken its tokens, so more requests are admitted. Two kinds are not counted: corrections that
+    /// end with their runtime, and a caller's correction that fails immediately.
     #[must_use]
     pub fn lost_corrections(&self) -> u64 {
         self.transactions.lost()
