@@ -192,10 +192,11 @@ impl Memcached {
     /// A correction is a charge or refund that the caller makes after a decision. It is also a refund that the backend
     /// makes if the charge to one key took tokens, and the charge to another key was rejected or failed.
     ///
-    /// A correction is lost if its connection ends, or its answer times out or is an error. It is also lost if for
-    /// about 5 s it finds no room in a queue or loses races. A lost refund may leave its tokens charged, so fewer
-    /// requests are admitted. A lost extra charge may not have taken its tokens, so more requests are admitted. If a
-    /// caller's correction fails immediately, for example without a connection, it is not counted.
+    /// A correction is lost if its connection ends, or its answer times out or is an error. It is also lost if all its
+    /// attempts of about 5 s fail, because a queue is full or another client changes the key's counter or value first.
+    /// A lost refund may leave its tokens charged, so fewer requests are admitted. A lost extra charge may not have
+    /// taken its tokens, so more requests are admitted. If a caller's correction fails immediately, for example without
+    /// a connection, it is not counted.
     ///
     /// # Example
     ///

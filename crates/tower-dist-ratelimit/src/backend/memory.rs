@@ -127,7 +127,7 @@ impl Memory {
     ///
     /// # Cost
     ///
-    /// The first clock of a process compares the counter with the system's clock, which blocks for up to 200 ms.
+    /// The first quanta clock of a process is calibrated against the system's clock. This blocks for up to 200 ms.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -14,7 +14,7 @@ pub(super) use ::loom::sync::atomic::AtomicU64;
 #[derive(Debug, Default)]
 pub(super) struct Prepaid {
     word: AtomicU64,
-    /// In nanoseconds. Written only between the two changes of the word.
+    /// In nanoseconds. Only `fill` writes it, between its two changes of `word`.
     deadline: AtomicU64,
 }
 

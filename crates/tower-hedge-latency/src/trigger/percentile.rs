@@ -36,7 +36,8 @@ pub(crate) struct Percentile {
 pub(crate) struct DelayBounds {
     min: Duration,
     max: Duration,
-    /// The delay until the estimator knows a threshold.
+    /// The hedge delay to use while the estimator knows no threshold. `None` means that no hedge is due until it knows
+    /// one.
     initial: Option<Duration>,
 }
 

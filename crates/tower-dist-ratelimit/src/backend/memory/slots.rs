@@ -17,8 +17,8 @@ const STRIPES: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
     64
 };
 
-/// Maximum number of lines, 4 MB, for which nothing is prefetched. A processor usually has so few lines in its caches,
-/// so a prefetch would take longer than it saves.
+/// Maximum number of lines, 4 MB, for which nothing is prefetched. So small a table is usually in the processor's
+/// caches, where a prefetch would take longer than it saves.
 const CACHED_LINES: usize = 1 << 16;
 
 /// A key can be in one of three lines of slots. A look-up searches them in this order.
