@@ -418,13 +418,13 @@ impl<P: Dialect, O, T> RetryLayerBuilder<P, O, T> {
 
 #[cfg(feature = "http")]
 impl<O, T> RetryLayerBuilder<Http, O, T> {
-    /// Retries a 429 only if the request is idempotent.
+    /// Retries a 429 only if the request is idempotent. Use this setting for a server that may send 429 after it has
+    /// begun to process a request.
     ///
     /// # Default
     ///
     /// A 429 is usually retried for any method except CONNECT, because most servers send 429 before they process a
     /// request.
-    /// Use this setting for a server that may send 429 after it has begun to process a request.
     pub fn retry_429_for_idempotent_only(self) -> Self {
         self.rule(|settings| settings.retry_429_for_idempotent_only = true)
     }

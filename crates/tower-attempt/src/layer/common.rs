@@ -19,7 +19,8 @@ pub struct Common {
 pub struct Pool {
     /// The budget, or the template of the budgets by key.
     pub budget: Budget,
-    /// The budgets of `budget_by` or `shared_budget_by`. The protocol picks one for each request.
+    /// The budgets of `budget_by` or `shared_budget_by`. The layer's [`Protocol`](crate::Protocol) picks one for each
+    /// request, by the key that the setter's closure names.
     pub budgets: Option<Budgets>,
     /// Whether this layer deposits into the budget. If not, a layer above does.
     pub deposits: bool,

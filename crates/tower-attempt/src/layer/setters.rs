@@ -571,8 +571,8 @@ macro_rules! __layer {
                 self.rule(|settings| settings.retry_statuses = statuses.into_iter().collect())
             }
 
-            /// Generates an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) for each request, except
-            /// CONNECT, that has no key and no idempotent method. The request may then be resent like an idempotent
+            /// Generates an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) for each request without a
+            /// key whose method is not idempotent, except CONNECT. The request may then be resent like an idempotent
             /// one.
             ///
             /// Use it only with servers that honour the key. If a server ignores the key, a resent POST may act twice.
