@@ -219,15 +219,17 @@ impl Memcached {
     /// A refund continues after its request has ended, but not after the runtime has shut down. So call this at
     /// shutdown, after the last request.
     ///
+    /// This method awaits [counters](Self#counters) and [values](Self#values) separately. While it awaits corrections of
+    /// counters, new corrections of counters fail. While it awaits requests with several keys or corrections of values,
+    /// new requests with several keys and new corrections of values fail.
+    ///
     /// # Errors
     ///
     /// A [timeout](BackendError::is_timeout), if a correction or such a request is still in progress after `limit`.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends only the wait; corrections and requests continue. While corrections of counters are
-    /// awaited, new corrections of counters fail. While requests with several keys or corrections of values are
-    /// awaited, new ones of these two kinds fail.
+    /// Dropping the future ends only the wait; corrections and requests continue.
     ///
     /// # Example
     ///

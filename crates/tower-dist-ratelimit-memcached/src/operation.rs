@@ -333,11 +333,11 @@ impl Operation {
                 return Ok(Some(count(&meta).unwrap_or(0)));
             }
             let meta = self.read(attempt.number).await?;
-            // If the time to live has grown since the charge, the item is a later window. Otherwise the item can be
-            // either window. `ttl` is the time to live of the charged window at the charge. The time to live of a later
-            // window falls to `ttl` at the earliest one window length after the charge, less a tick of the server's
-            // clock at each end. So before then, the item is the charged window, unless that window was deleted
-            // meanwhile.
+            // The item is the charged window or a later one. If its time to live has grown since the charge, it is a
+            // later one. `ttl` is the time to live of the charged window at the charge. A later window begins only when
+            // the charged one ends. So its time to live falls to `ttl` at the earliest one window length after the
+            // charge, less a tick of the server's clock at each end. Before then, the item is the charged window,
+            // unless that window was deleted meanwhile.
             let ticks = Duration::from_secs(2);
             let is_same = meta.ttl.is_some_and(|now| Some(now) <= ttl)
                 && attempt

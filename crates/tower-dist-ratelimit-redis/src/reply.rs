@@ -6,9 +6,10 @@ use tower_dist_ratelimit::{Decision, backend::JointDecision};
 /// A script's answer about one policy: the remaining tokens, the time to reset, the granted tokens (-1 for a rejection)
 /// and the wait (-1 if waiting does not help). Times are in microseconds.
 ///
-/// For a request alone in its row, the script sends only the first two numbers if it grants exactly the cost without a
-/// wait. Otherwise it sends all four, and encodes the first number `n` as `-1 - n`. For a row of several requests, it
-/// sends one number, from which [`Run`](super::run::Run) computes the answers.
+/// A [`Row`](super::rows::Row) is one request, or a run of equal requests. For a row of one request, the script sends
+/// only the first two numbers if it grants exactly the cost without a wait. Otherwise it sends all four, and encodes the
+/// first number `n` as `-1 - n`. For a row of several requests, it sends one number, from which
+/// [`Run`](super::run::Run) computes the answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PolicyReply {
     pub(super) remaining: i64,

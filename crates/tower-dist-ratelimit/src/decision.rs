@@ -55,8 +55,10 @@ pub struct Decision {
     /// or the window has ended. Rounded up. Reliable only with [`Source::Backend`] and [`Source::Local`].
     pub reset_after: Duration,
     /// The time that an allowed request waits for its turn in a [leaky queue](crate::Policy::leaky_queue), rounded up.
-    /// Zero with all other algorithms. But a [`Limiter`](crate::Limiter) returns the longest delay of all its queues,
-    /// or zero in [shadow](crate::LimiterBuilder::shadow) mode.
+    /// Zero with all other algorithms.
+    ///
+    /// A [`Limiter`](crate::Limiter) with several policies returns the decision of one policy, with the longest delay of
+    /// all its queues. In [shadow](crate::LimiterBuilder::shadow) mode, a limiter returns a delay of zero.
     pub delay: Duration,
 }
 

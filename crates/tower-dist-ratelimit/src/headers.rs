@@ -38,7 +38,8 @@ pub(crate) static X_RATELIMIT: [HeaderName; 3] = [
 /// names the same policies. The layer adds no such headers if no policy decided on the request, or if all policies that
 /// decided are hidden. It also adds none if the failure mode decided without a count, or if the limit is a
 /// [shadow](crate::RateLimitLayerBuilder::shadow). Headers of the inner service stay. If the wait is known, a rejection
-/// has `Retry-After`, also without these headers; a gRPC rejection has its own hint.
+/// has `Retry-After`, also without these headers. A [gRPC rejection](crate::GrpcRejection) has `grpc-retry-pushback-ms`
+/// instead.
 ///
 /// # Cost
 ///
@@ -103,7 +104,7 @@ pub(crate) fn state<'a>(
     text.finish()
 }
 
-/// Returns the remaining tokens and the seconds of a decision for `RateLimit`.
+/// Returns the numbers of a decision for `RateLimit`: the remaining tokens (`r`), and [`wait`] in whole seconds (`t`).
 pub(crate) fn numbers(decision: &Decision) -> (u64, Option<u64>) {
     (decision.remaining, wait(decision).map(whole_seconds))
 }

@@ -56,8 +56,8 @@ const MAX_NAME: usize = 64;
 ///
 /// # Errors
 ///
-/// Building a limit fails if
-/// - the name is not 1 to 64 printable ASCII characters, or another policy of the limit has the same name,
+/// Building a layer or limiter fails if
+/// - the name is not 1 to 64 printable ASCII characters, or another policy of the same layer or limiter has that name,
 /// - a number of the quota or of the algorithm is out of range,
 /// - the quota has a burst other than its limit but the algorithm has no burst,
 /// - the fixed cost is zero, or exceeds the burst (the limit, if the algorithm has no burst), or

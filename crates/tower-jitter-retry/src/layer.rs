@@ -72,7 +72,7 @@ impl RetryLayer<Grpc> {
 ///     .name("payments")                                             // label of metrics, spans and log lines
 ///     .budget_by(Budgets::new(Budget::default()), |request| request.authority())
 ///     .idempotent_if(|request| request.path() == "/search")         // this POST is safe to resend
-///     .retry_statuses([StatusCode::LOCKED])                         // besides the default ones
+///     .retry_statuses([StatusCode::CONFLICT])                       // besides the default ones
 ///     .classify(|outcome| match outcome.status() {                  // can change verdicts, not what is safe
 ///         Some(StatusCode::NOT_FOUND) if outcome.attempt().number() == 1 => Verdict::transient(),
 ///         _ => outcome.verdict(),

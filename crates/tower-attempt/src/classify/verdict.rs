@@ -17,8 +17,9 @@ pub enum Verdict {
     },
     /// A retryable failure after which the request is not safe to resend.
     ///
-    /// Over HTTP and gRPC, a layer replaces a [`Retry`](Self::Retry), or an [`Unprocessed`](Self::Unprocessed) without
-    /// proof, by this verdict if a resend is not safe. A `Retry` with [`Hint::Never`] is not replaced.
+    /// Over HTTP and gRPC, a layer replaces two verdicts by this one if a resend is not safe. One is a
+    /// [`Retry`](Self::Retry), unless its hint is [`Hint::Never`]. The other is an [`Unprocessed`](Self::Unprocessed)
+    /// that a user's rule returned although the standard rules found no proof.
     Unsafe,
     /// A failure with proof that the server did not process the request, so that any request is safe to resend.
     ///

@@ -13,9 +13,10 @@ use super::record::Item;
 /// Wraps a body that cannot be resent, so that a layer can record and resend it. The inner service must accept
 /// `ReplayBody<B>` as its body.
 ///
-/// Use it for bodies that cannot be copied, such as the `Incoming` of a hyper server. `BoxBody` and the bodies of axum,
-/// tonic and reqwest need no wrapper, so the service's body type does not change. Use a `BoxBody` if the body's error
-/// is a boxed error: the error of a `ReplayBody` implements `Error` only if the body's error does.
+/// Use it for bodies that do not implement [`ReplayableBody`](crate::ReplayableBody), such as the `Incoming` of a hyper
+/// server. `BoxBody` and the bodies of axum, tonic and reqwest implement it, so they need no wrapper. If the body's
+/// error is a boxed error, use a `BoxBody` instead: the error of a `ReplayBody` implements `Error` only if the body's
+/// error does, and a boxed error does not.
 ///
 /// ```
 /// use bytes::Bytes;

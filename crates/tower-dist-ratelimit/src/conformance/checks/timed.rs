@@ -19,8 +19,8 @@ fn early(grain: Duration) -> Duration {
 /// The clock's grain is the tolerance.
 pub(super) async fn retry(case: Case) -> Checked {
     let subject = case.subject(QUICK)?;
-    // A window can end between two requests, so that a round sees no rejection during its wait. At least one round has
-    // to see one, in addition to the rejection that named the wait.
+    // If a window ends between two requests, a round sees no rejection during its wait. At least one of the rounds has
+    // to see one. The rejection that named the wait does not count.
     let mut seen = false;
     for (round, cost) in [1, 3, LIMIT / 2, LIMIT].into_iter().enumerate() {
         let key = subject.key(&round.to_string());
