@@ -255,8 +255,8 @@ impl State {
 /// Makes all charges or none, each to the state with the same index, and writes the decisions to `out`.
 ///
 /// Returns whether all charges are allowed. If one is rejected, no tokens are taken. The decision of a charge that
-/// would pass alone then stays allowed, but grants nothing. Even then, a charge with a cost above zero can change the
-/// quota under which the key's used tokens drain: see [`Charge::quota`].
+/// would pass alone then stays allowed, but grants nothing. Even if charges are rejected, each charge with a cost above
+/// zero can change the quota under which the key's used tokens drain: see [`Charge::quota`].
 ///
 /// The three slices must have the same length.
 ///
