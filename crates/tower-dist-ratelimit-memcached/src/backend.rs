@@ -219,9 +219,9 @@ impl Memcached {
     /// A refund continues after its request has ended, but not after the runtime has shut down. So call this at
     /// shutdown, after the last request.
     ///
-    /// This method awaits [counters](Self#counters) and [values](Self#values) separately. While it awaits corrections of
-    /// counters, new corrections of counters fail. While it awaits requests with several keys or corrections of values,
-    /// new requests with several keys and new corrections of values fail.
+    /// This method awaits [counters](Self#counters) and [values](Self#values) separately. While it awaits corrections
+    /// of counters, new corrections of counters fail. While it awaits requests with several keys or corrections of
+    /// values, new requests with several keys and new corrections of values fail.
     ///
     /// # Errors
     ///

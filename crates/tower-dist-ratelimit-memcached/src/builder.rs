@@ -89,11 +89,10 @@ impl MemcachedBuilder {
 
     /// The first part of every key: 1 to 64 printable ASCII characters without spaces.
     ///
-    /// Services with the same prefix on one server share the counts of policies with the same name and algorithm. Windows
-    /// and logs share a count only if they have the same length, and sliding windows only if they also have the same
-    /// number of buckets. Otherwise the policies count separately. Several policies of one layer or limiter
-    /// (a [set](crate::Memcached#algorithms)) share their counts only if all policies of the set match, in the same
-    /// order.
+    /// Services with the same prefix on one server share the counts of policies with the same name and algorithm.
+    /// Windows and logs share a count only if they have the same length, and sliding windows only if they also have the
+    /// same number of buckets. Otherwise the policies count separately. Several policies of one layer or limiter (a
+    /// [set](crate::Memcached#algorithms)) share their counts only if all policies of the set match, in the same order.
     ///
     /// # Default
     ///

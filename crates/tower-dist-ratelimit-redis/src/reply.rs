@@ -7,8 +7,8 @@ use tower_dist_ratelimit::{Decision, backend::JointDecision};
 /// and the wait (-1 if waiting does not help). Times are in microseconds.
 ///
 /// A [`Row`](super::rows::Row) is one request, or a run of equal requests. For a row of one request, the script sends
-/// only the first two numbers if it grants exactly the cost without a wait. Otherwise it sends all four, and encodes the
-/// first number `n` as `-1 - n`. For a row of several requests, it sends one number, from which
+/// only the first two numbers if it grants exactly the cost without a wait. Otherwise it sends all four, and encodes
+/// the first number `n` as `-1 - n`. For a row of several requests, it sends one number, from which
 /// [`Run`](super::run::Run) computes the answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PolicyReply {

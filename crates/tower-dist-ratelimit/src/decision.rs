@@ -57,8 +57,8 @@ pub struct Decision {
     /// The time that an allowed request waits for its turn in a [leaky queue](crate::Policy::leaky_queue), rounded up.
     /// Zero with all other algorithms.
     ///
-    /// A [`Limiter`](crate::Limiter) with several policies returns the decision of one policy, with the longest delay of
-    /// all its queues. In [shadow](crate::LimiterBuilder::shadow) mode, a limiter returns a delay of zero.
+    /// A [`Limiter`](crate::Limiter) with several policies returns the decision of one policy, with the longest delay
+    /// of all its queues. In [shadow](crate::LimiterBuilder::shadow) mode, a limiter returns a delay of zero.
     pub delay: Duration,
 }
 
