@@ -40,8 +40,8 @@ impl<R> RateLimitLayer<R> {
     /// after a decision. See [`RateLimitHandle`](crate::RateLimitHandle).
     ///
     /// A correction counts as lost if the backend fails or times out, the [circuit is open](crate::FailureMode), or
-    /// 1024 corrections are in flight. A correction of a remote backend usually also counts as lost if it is made
-    /// outside of a tokio runtime.
+    /// 1024 corrections are in flight. With a remote backend, a correction outside of a tokio runtime usually counts as
+    /// lost, too.
     #[must_use]
     pub fn lost_corrections(&self) -> u64 {
         self.http.limits.guard.lost_corrections()
@@ -52,7 +52,7 @@ impl<R> RateLimitLayer<R> {
     ///
     /// # Errors
     ///
-    /// With leases, fails if the backend fails or times out, or while the circuit is open.
+    /// With leases, fails if the backend fails or times out, or while the [circuit is open](crate::FailureMode).
     pub async fn return_leases(&self) -> Result<(), BackendError> {
         self.http.limits.return_leases().await
     }
@@ -82,15 +82,18 @@ impl<R> fmt::Debug for RateLimitLayer<R> {
 ///
 /// | request | inner service |
 /// |---|---|
-/// | rejected | The service drops the ready instance, which releases any concurrency permit it holds, and replaces it with a clone. |
-/// | waits for the backend or a quota look-up | The request keeps the ready instance, and the service continues with a clone. |
+/// | rejected | The service drops the ready instance and continues with a clone. The drop releases any concurrency permit of that instance. |
+/// | waits for the backend or a [quota look-up](crate::Policy::quota_by_async) | The request keeps the ready instance, and the service continues with a clone. |
 /// | waits in a [leaky queue](crate::Policy::leaky_queue) | The service drops the ready instance. The request makes a clone ready when its turn comes. |
 ///
 /// # Cost
 ///
-/// In [`Memory`](crate::backend::Memory), a layer with a single policy usually decides without a lock if the policy is
-/// a bucket without dynamic quotas, or a fixed window that does not start with a key's first request. Without
-/// `RateLimit` headers, an allowed request then usually takes no allocation.
+/// With [`Memory`](crate::backend::Memory), a layer with a single policy usually decides without a lock if the policy
+/// is
+/// - a bucket without [dynamic quotas](crate::Policy::dynamic_quotas), or
+/// - a fixed window other than [`fixed_window_from_first_request`](crate::Policy::fixed_window_from_first_request).
+///
+/// If such a layer also adds no `RateLimit` headers, an allowed request usually takes no allocation.
 #[derive(Clone)]
 pub struct RateLimit<S, R = ProblemJson> {
     inner: S,

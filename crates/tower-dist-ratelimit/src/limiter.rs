@@ -16,11 +16,11 @@ use crate::{
 
 /// A limit for code without HTTP and tower. The caller passes the key and handles the decision.
 ///
-/// Clones share the counts. All keys that are or contain `None` share one count.
+/// Clones share the counts. A key can be `None`, or a tuple that contains `None`. All such keys share one count.
 ///
-/// While the backend fails or is late, the [failure mode](LimiterBuilder::failure_mode) usually decides; by default
-/// this instance then decides alone. [`charge`](Self::charge) and [`refund`](Self::refund) correct costs that are known
-/// later.
+/// While the backend fails or is late, the [failure mode](LimiterBuilder::failure_mode) usually decides. By default,
+/// the limiter then decides without the backend. [`charge`](Self::charge) and [`refund`](Self::refund) correct costs
+/// that are known later.
 ///
 /// # Errors
 ///
@@ -89,7 +89,7 @@ impl Limiter {
     /// # }
     /// ```
     ///
-    /// With a window or log algorithm, only the limit of the quota counts, and the window stays the policy's.
+    /// With a window or log algorithm, `quota` replaces only the policy's limit. The policy's window stays in force.
     ///
     /// All policies of the limiter need [`dynamic_quotas`](Policy::dynamic_quotas). Otherwise checks fail, and
     /// [`charge`](Self::charge) and [`refund`](Self::refund) usually fail, too. A quota with a limit or burst of zero
@@ -146,9 +146,10 @@ impl Limiter {
         CheckFuture::new(self, key, None)
     }
 
-    /// Charges `cost` tokens to a key, if all policies allow it. A cost of zero takes no tokens. Unless
-    /// [`with_quota`](Self::with_quota) sets another quota, no policy allows a cost above its burst, or above its limit
-    /// if the algorithm has no burst.
+    /// Charges `cost` tokens to a key, if all policies allow it. A cost of zero takes no tokens.
+    ///
+    /// No policy allows a cost above the burst of its quota. If its algorithm has no burst, the limit takes the burst's
+    /// place. If [`with_quota`](Self::with_quota) sets another quota, that quota's burst or limit usually counts.
     ///
     /// # Errors
     ///
@@ -291,8 +292,9 @@ impl Limiter {
     /// Gives unused tokens of [leases](crate::Consistency::Leased) back to the backend. Call it before shutdown:
     /// otherwise all unused tokens are lost, which matters for hourly and daily quotas.
     ///
-    /// A bucket gets back its unused tokens minus a deduction: the tokens that it regains during a lease time and a
-    /// backend timeout together. The deduction keeps the [bound on over-admission](crate::Consistency::Leased).
+    /// A bucket gets back its unused tokens minus a deduction. The deduction is the number of tokens that the bucket
+    /// regains in the [lease time](crate::Consistency::Leased) plus the [backend
+    /// timeout](LimiterBuilder::backend_timeout). It keeps the [bound on over-admission](crate::Consistency::Leased).
     /// Windows, logs, and keys of more than about 1,000 bytes get nothing back. Later requests can lease again. Without
     /// leases, this has no effect.
     ///

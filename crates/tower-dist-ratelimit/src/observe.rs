@@ -90,15 +90,16 @@ pub enum Event<'a> {
     /// breaker is open. [`FailureMode`](crate::FailureMode) decides on the request instead. Except for a
     /// [peek](crate::Limiter::peek), another event with the request's outcome follows.
     BackendFailed(&'a BackendError),
-    /// The circuit breaker opened after too many failures. This error is the last of them. Until the circuit closes,
-    /// new requests reach the backend only as probes.
+    /// The circuit breaker opened after too many failures. The event holds the error of the last failure. Until the
+    /// circuit closes, new requests reach the backend only as probes.
     CircuitOpened(&'a BackendError),
     /// A probe succeeded and closed the circuit breaker.
     CircuitClosed,
     /// The wait of a request. A [`Throttle`](crate::Throttle) emits this event after the wait, when the request is
     /// admitted or rejected. For a [leaky queue](crate::Policy::leaky_queue), the event comes before the wait, when the
-    /// request passes. A request that waits in both causes two events. A shadow reports the wait of the queue, but does
-    /// not wait.
+    /// request passes. A request that waits in both causes two events. In
+    /// [shadow](crate::RateLimitLayerBuilder::shadow) mode, the limit emits the event for a leaky queue, but the
+    /// request does not wait.
     Waited(Duration),
     /// The caller dropped a request before the limit reported its decision.
     Cancelled,

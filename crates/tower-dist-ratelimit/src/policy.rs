@@ -137,9 +137,10 @@ impl Policy {
     /// decision's [`delay`](crate::Decision::delay). With a [`Limiter`](crate::Limiter), the caller has to wait for the
     /// delay.
     ///
-    /// If a caller drops a request while it waits, the place stays empty, because later requests already have their
-    /// times. A refund by a [handle](crate::RateLimitHandle) or a [`Limiter`](crate::Limiter::refund) moves only new
-    /// requests forward: the next one can pass at the same time as a waiting request.
+    /// If a caller drops a waiting request, the request's place in the queue stays empty, because later requests
+    /// already have their times. A refund by a [handle](crate::RateLimitHandle) or a
+    /// [`Limiter`](crate::Limiter::refund) moves only new requests forward. The next new request can then pass at the
+    /// same time as a waiting request.
     pub fn leaky_queue(mut self, max_wait: Duration) -> Self {
         self.backend.algorithm = Algorithm::LeakyQueue { max_wait };
         self
@@ -174,12 +175,12 @@ impl Policy {
         self.counted(Algorithm::SlidingWindow)
     }
 
-    /// Divides a window into `count` buckets, from 2 to 100, with one counter each. One more counter holds the
-    /// oldest bucket, which is only partly inside a window that ends now, and counts in proportion to that part. With
-    /// four buckets, a minute takes five counters of 15 seconds each.
+    /// Divides a window into `count` buckets, from 2 to 100, with one counter each. One more counter holds the oldest
+    /// bucket. Only a part of the oldest bucket is inside a window that ends now, and the bucket counts in proportion
+    /// to that part. With four buckets, a minute takes five counters of 15 seconds each.
     ///
-    /// On real traffic it is closer to the limit than [`sliding_window`](Self::sliding_window). An attacker can still
-    /// send nearly twice the limit in one window.
+    /// On real traffic, the maximum in a window is closer to the limit than with
+    /// [`sliding_window`](Self::sliding_window). An attacker can still send nearly twice the limit in one window.
     pub fn sliding_window_buckets(self, count: u32) -> Self {
         self.counted(Algorithm::SlidingWindowBuckets { count })
     }
@@ -188,8 +189,8 @@ impl Policy {
     /// oldest bucket, which is only partly inside a window that ends now, but counts in full.
     ///
     /// Under the conditions that [`Policy`](Policy#algorithms) lists, the algorithm never admits more than the limit in
-    /// any window. It uses a fixed amount of memory. It sustains `count / (count + 1)` of the limit: 80 % with four
-    /// buckets, 91 % with ten.
+    /// any window. It uses a fixed amount of memory. The highest rate that it sustains is `count / (count + 1)` of the
+    /// limit: 80 % with four buckets, 91 % with ten.
     pub fn sliding_window_strict(self, count: u32) -> Self {
         self.counted(Algorithm::SlidingWindowStrict { count })
     }
@@ -231,8 +232,8 @@ impl Policy {
     /// # Cost
     ///
     /// In [`Memory`](crate::backend::Memory), a bucket or queue then needs a short lock and 100 bytes per key. On Redis
-    /// and Memcached, a bucket or queue stores a quota with each key that has used tokens. If it rejects a request whose
-    /// quota has another rate than the stored one, it writes the key.
+    /// and Memcached, a bucket or queue stores a quota with each key that has used tokens. A rejected request writes
+    /// the key only if the rate of the request's quota differs from the rate of the stored quota.
     pub fn dynamic_quotas(mut self) -> Self {
         self.backend.dynamic_quotas = true;
         self.store = any_store;

@@ -32,8 +32,8 @@ use crate::BuildError;
 /// ```
 #[must_use]
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// Writes the parts of the key to `sink`. Returns `None` if the request has no key; the limit then discards the
-    /// parts written before.
+    /// Writes the parts of the key to `sink`. Returns `None` if the request has no key. The limit then discards the
+    /// parts that this call has written.
     fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()>;
 
     /// Checks the extractor's settings when the limit is built.

@@ -1,7 +1,7 @@
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
-/// A borrowed view of a request without its body: the input of key extractors, and of closures, such as those for
-/// costs, quotas and exemptions.
+/// A borrowed view of a request without its body. Key extractors take this view, and so do many closures, for example
+/// those for costs, quotas and exemptions.
 ///
 /// The view copies nothing. It does not name the body's type, so closures over it usually need no type annotation.
 #[derive(Clone, Copy, Debug)]

@@ -15,8 +15,9 @@ use super::{IntoKey, KeyExtractor, KeySink, RequestParts};
 ///
 /// A request without an address usually means that the server is misconfigured. By default, the limit rejects it with
 /// status 500 (gRPC: `INTERNAL`), and the response names the ways to provide an address. With the `tracing` feature,
-/// the limit also logs them for the first such request. Set [`MissingKey::Shared`](crate::MissingKey::Shared) if all
-/// requests without an address should share one bucket, for example behind a Unix socket.
+/// the limit also logs these ways for the first request without an address. Set
+/// [`MissingKey::Shared`](crate::MissingKey::Shared) if all requests without an address should share one bucket, for
+/// example behind a Unix socket.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

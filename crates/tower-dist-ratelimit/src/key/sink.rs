@@ -2,15 +2,15 @@ use std::{fmt, ops::Range};
 
 /// Receives the parts of keys.
 ///
-/// The sink marks the end of each part, so two keys of different parts never have equal bytes: `("a_b", "c")` is not
-/// `("a", "b_c")`.
+/// The sink marks the end of each part, so two keys with different parts never have equal bytes. For example, the keys
+/// `("a_b", "c")` and `("a", "b_c")` differ.
 ///
 /// The `Debug` output omits the keys, which are often secrets.
 ///
 /// # Cost
 ///
-/// The keys of a request share 128 bytes inside the sink. Longer keys move to the heap. The server's limit on the size
-/// of a request's head also limits keys from the head.
+/// The keys of a request share 128 bytes inside the sink. If they need more, they move to the heap. A server usually
+/// limits the size of a request's head, and thereby the size of keys that are taken from the head.
 #[derive(Default)]
 pub struct KeySink {
     /// An array, because filling a `SmallVec` takes longer than hashing the key.
@@ -57,9 +57,11 @@ impl KeySink {
     /// Adds a part, which can be any bytes of any length.
     ///
     /// The sink stores a part in words of eight bytes. The last word of a part holds the remaining bytes, at most
-    /// seven. The highest byte of that word holds their number, with the highest bit set. A word with the part's length
-    /// follows each part except the first. The highest byte of a length is zero. So a key can be read backwards in only
-    /// one way. A key of one part, the usual case, needs no length.
+    /// seven. The highest byte of that word holds the number of the remaining bytes, with the highest bit set.
+    ///
+    /// A word with the part's length follows each part except the first. The highest byte of a length is zero, which
+    /// distinguishes a length from the last word of a part. So a key can be read backwards in only one way. A key of
+    /// one part, the usual case, needs no length.
     #[inline]
     pub fn part(&mut self, bytes: &[u8]) {
         let follows = self.len > self.start;

@@ -62,8 +62,8 @@ impl<R> RateLimitLayerBuilder<R> {
     /// Adds a policy. A request passes if all policies that apply to the request allow it. Otherwise the backend
     /// usually charges no policy, or [refunds](crate::Source::Parts) the charges.
     ///
-    /// With two nested layers, the outer layer has already charged a request that the inner layer rejects. To decide a
-    /// limit for all requests and a limit for some requests together, add both to one layer, with [`Policy::only_if`].
+    /// With two nested layers, the outer layer has already charged a request that the inner layer rejects. To avoid
+    /// this, add both policies to one layer. With [`Policy::only_if`], a policy applies only to some requests.
     pub fn limit(mut self, policy: Policy) -> Self {
         self.policies.push(policy);
         self
@@ -143,9 +143,11 @@ impl<R> RateLimitLayerBuilder<R> {
     /// Also adds `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` (in seconds from now) to the
     /// responses with `RateLimit` headers, for clients that know only these three.
     ///
-    /// They describe one policy that is not [hidden](Policy::hidden): the rejecting policy with the longest wait, or
-    /// else the policy with the fewest remaining tokens. If that policy can never admit the request,
-    /// `X-RateLimit-Reset` is missing. If the response already has one of the three headers, the layer adds none.
+    /// The three headers describe one of the policies that are not [hidden](Policy::hidden). If such policies reject
+    /// the request, the headers describe the rejecting policy with the longest wait. Otherwise, they describe the
+    /// policy with the fewest remaining tokens. If the described policy can never admit the request,
+    /// `X-RateLimit-Reset` is missing. If the response already has one of the three headers, the layer adds none of
+    /// them.
     pub fn x_ratelimit(mut self) -> Self {
         self.answers.x_ratelimit = true;
         self
@@ -163,8 +165,8 @@ impl<R> RateLimitLayerBuilder<R> {
         self
     }
 
-    /// Refunds a request if the closure returns `true` for its response head. `None` means that the inner service
-    /// failed without a response.
+    /// Refunds a request if the closure returns `true` for its response head. If the inner service failed without a
+    /// response, the closure gets `None`.
     ///
     /// Use it to refund requests that failed on the server's side, or to count only failed requests, for example failed
     /// logins. A charge is not refunded if the service has [settled](crate::RateLimitHandle::settle) the charge, or if
@@ -211,10 +213,11 @@ impl<R> RateLimitLayerBuilder<R> {
         self
     }
 
-    /// Builds rejection responses with a closure, for bodies that are not `From<Bytes>` or for another text.
+    /// Builds rejection responses with a closure. Use it for another text, or if the body's type does not implement
+    /// `From<Bytes>`.
     ///
-    /// The layer adds `Retry-After` if the wait is known and the response lacks it. The layer can also add the
-    /// [`RateLimit` headers](Self::headers).
+    /// If the wait is known, the layer adds `Retry-After`, unless the closure has set this header. The layer can also
+    /// add the [`RateLimit` headers](Self::headers).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

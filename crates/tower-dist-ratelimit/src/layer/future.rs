@@ -20,9 +20,9 @@ use crate::{
 ///
 /// # Cancel safety
 ///
-/// Dropping the future drops the inner call, the wait in a leaky queue, or the pending decision. In the last case, it
-/// also drops the ready inner service. Charged tokens usually stay charged. But a value that the inner call owns, such
-/// as a [`Meter`](crate::Meter), can correct the charge when it is dropped.
+/// Dropping the future drops the inner call, the wait in a leaky queue, or the pending decision. With a pending
+/// decision, this also drops the ready inner service. Charged tokens usually stay charged. But a value that the inner
+/// call owns, such as a [`Meter`](crate::Meter), can correct the charge when the value is dropped.
 ///
 /// # Panics
 ///

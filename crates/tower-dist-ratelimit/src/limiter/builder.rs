@@ -42,7 +42,8 @@ impl LimiterBuilder {
     ///
     /// The limiter returns one decision. If policies reject the check, the limiter returns the rejection with the
     /// longest wait; a `retry_after` of `None` counts as the longest. Otherwise it returns the decision with the fewest
-    /// remaining tokens. Except in [shadow](Self::shadow) mode, the `delay` is the longest one of all leaky queues.
+    /// remaining tokens. The decision's [`delay`](crate::Decision::delay) is the longest delay of all leaky queues, or
+    /// zero in [shadow](Self::shadow) mode.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -57,7 +58,7 @@ impl LimiterBuilder {
     /// assert!(limiter.check("alice").await?.allowed);
     /// // The limit per second rejects this check, so the limit per day is not charged.
     /// assert_eq!(limiter.check("alice").await?.retry_after, Some(Duration::from_millis(500)));
-    /// assert_eq!(limiter.peek("alice").await?.remaining, 0);
+    /// // The limit per second has the fewest remaining tokens. assert_eq!(limiter.peek("alice").await?.remaining, 0);
     /// # Ok(())
     /// # }
     /// ```

@@ -8,7 +8,7 @@ use super::{Event, Observer};
 ///
 /// | line | level | fields |
 /// |---|---|---|
-/// | `rejected` | DEBUG | `reason`; `violated` policies; `retry_after_ms`, if the wait is known and helps |
+/// | `rejected` | DEBUG | `reason`; `violated` policies; `retry_after_ms`, if waiting helps and the wait is known |
 /// | `would have been rejected`, for a [shadow](crate::RateLimitLayerBuilder::shadow) | INFO | the fields of `rejected` |
 /// | `undecided`: the [failure mode](crate::FailureMode) decides | DEBUG | `error`: why the backend did not decide |
 /// | `waited` | DEBUG | `waited_ms`, the wait in a throttle or a leaky queue |
