@@ -9,13 +9,13 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A backend's answer: a result, a failure, or the future of a result.
 #[non_exhaustive]
 pub enum Answer {
-    /// In the answer to [`acquire`](super::Backend::acquire), the decisions are in its argument `out`. The value is
-    /// `true` if every policy allows the request. In the answer to [`settle`](super::Backend::settle), the value is
-    /// `true`, and there are no decisions.
+    /// An immediate result. In the answer to [`acquire`](super::Backend::acquire), the value is `true` if every policy
+    /// allows the request. The argument `out` of `acquire` holds the decisions. In the answer to
+    /// [`settle`](super::Backend::settle), the value is `true`, and there are no decisions.
     Done(bool),
     /// The backend did not decide.
     Failed(BackendError),
-    /// The future of the result. The future borrows nothing from the charges.
+    /// The future of the result. It borrows nothing from the [charges](super::Charge).
     Later(BoxFuture<'static, Result<JointDecision, BackendError>>),
 }
 

@@ -71,35 +71,35 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// # Keys and values
 ///
-/// The store key of a policy that is decided alone is `prefix:layout:hash:policy`. The hash is 128 bits of the BLAKE3
-/// of the caller's key. So a store key does not show the caller's key, and is the same on every machine. Store keys
-/// have at most 220 characters, all of them printable ASCII without spaces. A policy's name with spaces is replaced by
-/// its hash.
+/// If a policy is the only one of its limiter or layer, its store key is `prefix:layout:hash:policy`. The hash is 128
+/// bits of the BLAKE3 of the caller's key. So a store key does not show the caller's key, and is the same on every
+/// machine. Store keys have at most 220 characters, all of them printable ASCII without spaces. A policy's name with
+/// spaces is replaced by its hash.
 ///
-/// The layout names the algorithm, and for windows and logs their length and the number of sub-windows. So a policy
-/// with another limit or burst keeps its counts. A policy with another algorithm, or with a window or log of another
-/// length or number of sub-windows, starts with unused keys.
+/// The layout names the algorithm. For windows and logs, it also has their length and the number of sub-windows. So if
+/// a policy's limit or burst changes, its counts stay. If its algorithm, window length or number of sub-windows
+/// changes, its counts restart.
 ///
-/// Policies that are decided together share one value per key, so one swap charges all of them or none. In the value's
-/// store key, the layout is `s1`, and one hash of all names and layouts stands for the policies. So a change of one
-/// policy's name, algorithm or windows, or of the policies' order, restarts the counts of all of them.
+/// The policies of one limiter or layer share one value per key, so one swap charges all of them or none. In the
+/// value's store key, the layout is `s1`, and one hash of all names and layouts stands for the policies. So a change of
+/// one policy's name, algorithm or windows, or of the policies' order, restarts the counts of all of them.
 ///
 /// If the policies of a request have different keys, their charges change different values concurrently. If one charge
 /// is rejected or fails, the others are refunded. The decisions of a rejected request then have the source
 /// [`Source::Parts`](crate::Source::Parts). Until a refund arrives, another request that would have passed can be
 /// rejected.
 ///
-/// A value has at most 96 KiB. If a set has `n` sliding window logs, the limit of each is at most 4,000 / `n`:
-/// [`register`](Backend::register) rejects higher limits. The state of each policy with another algorithm takes less
-/// than 1 KiB of the value. If the value holds bytes that are not a policy's state, this policy and all later ones of
-/// the set count as unused, and the next swap replaces the value.
+/// A value has at most 96 KiB. If `n` of its policies are sliding window logs, the limit of each log is at most 4,000 /
+/// `n`: [`register`](Backend::register) rejects higher limits. The state of each policy with another algorithm takes
+/// less than 1 KiB of the value. A value holds the states of its policies in their order. If a state cannot be read,
+/// its policy and all later ones count as unused. The next swap then replaces the value.
 ///
 /// # Contention
 ///
 /// Concurrent charges to one value in one process form batches of up to 1,024. A batch usually takes one load and one
-/// swap. If several processes swap one value concurrently, one succeeds, and the others load and decide again. They do
-/// so immediately after the first lost race. After each later one, they first pause for a random time: at most 1, 2 and
-/// 4 ms after the second, third and fourth lost race, and at most 8 ms from the fifth on.
+/// swap. If several processes swap one value concurrently, one succeeds. The others lose the race, and load and decide
+/// again. After the first lost race, they do not pause. After the second, third and fourth, they first pause for a
+/// random time of at most 1, 2 and 4 ms. From the fifth lost race on, the random pause is at most 8 ms.
 ///
 /// A charge is retried until its caller drops the future or [`timeout`](Self::timeout) has passed. The charge then
 /// takes no tokens, unless an attempt (a load and a swap) is in progress: that attempt may still charge. The other
@@ -166,11 +166,11 @@ impl<C: CompareAndSwap> CasBackend<C> {
     }
 
     /// Maximum time of each load and each swap. If other processes change the value first, a charge is retried. Its
-    /// last retry begins at most this time after the charge.
+    /// last retry begins within this time after the caller made the charge.
     ///
     /// A load or swap that takes longer is dropped, and the charges that it serves get an error. A charge that is no
-    /// longer retried fails with a [`busy`](BackendError::is_busy) error. Usually the layer's backend timeout is
-    /// shorter, and ends the caller's wait earlier.
+    /// longer retried fails with a [`busy`](BackendError::is_busy) error. Usually the layer's [backend
+    /// timeout](crate::RateLimitLayerBuilder::backend_timeout) is shorter, and ends the caller's wait earlier.
     ///
     /// # Default
     ///
@@ -181,27 +181,28 @@ impl<C: CompareAndSwap> CasBackend<C> {
         self
     }
 
-    /// Returns the number of lost corrections. A correction is a refund or an extra charge that a caller requests, or a
-    /// refund by the backend, because another charge of the same request was rejected or failed. Corrections of
-    /// different [stored values](Self#keys-and-values) count separately. A correction counts as lost if it failed or
-    /// its outcome is unknown. A lost refund may leave its tokens charged, so fewer requests are admitted. A lost extra
-    /// charge may not have taken its tokens, so more requests are admitted. Two kinds are not counted: corrections that
-    /// end with their runtime, and a caller's correction that fails immediately.
+    /// Returns the number of lost corrections. A correction is a refund or an extra charge that a caller requests. The
+    /// backend's own refunds, after another charge of the same request was rejected or failed, are corrections too.
+    /// Corrections of different [stored values](Self#keys-and-values) count separately. A correction counts as lost if
+    /// it failed or its outcome is unknown. A lost refund may leave its tokens charged, so fewer requests are admitted.
+    /// A lost extra charge may not have taken its tokens, so more requests are admitted. Corrections that end because
+    /// their runtime ends are not counted. Neither is a caller's correction that fails immediately.
     #[must_use]
     pub fn lost_corrections(&self) -> u64 {
         self.transactions.lost()
     }
 
     /// Waits at most `limit` until all corrections (refunds and extra charges) and all requests that change several
-    /// values have ended. During the wait, new corrections fail, and so do new requests that change several values.
-    /// Afterwards both are accepted again.
+    /// [values](Self#keys-and-values) have ended. During the wait, new corrections and new requests that change several
+    /// values fail. Afterwards both are accepted again.
     ///
-    /// A refund continues after its request has ended, but not after the runtime has shut down. Call this at shutdown,
-    /// after the last request.
+    /// A refund continues after its request has ended, but not after the runtime has shut down. So call this after the
+    /// last request, before the runtime shuts down.
     ///
     /// # Errors
     ///
-    /// A [timeout](BackendError::is_timeout), if corrections or such requests are still in progress after `limit`.
+    /// A [timeout](BackendError::is_timeout), if corrections or requests that change several values are still in
+    /// progress after `limit`.
     ///
     /// # Cancel safety
     ///

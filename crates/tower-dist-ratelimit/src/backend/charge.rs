@@ -40,7 +40,8 @@ impl PolicyId {
 pub struct Charge<'a> {
     /// The policy to charge.
     pub policy: PolicyId,
-    /// The key to charge: any bytes, the same on every machine. Every backend has to accept keys of up to 64 KiB.
+    /// The key to charge: any bytes. One caller has the same key on every machine. Every backend has to accept keys of
+    /// up to 64 KiB.
     pub key: &'a [u8],
     /// The number of tokens. A charge of zero cost takes nothing.
     pub cost: u64,
@@ -48,15 +49,16 @@ pub struct Charge<'a> {
     /// [`granted`](crate::Decision::granted) is the number of tokens that the charge took. A leaky queue grants only
     /// the cost. A charge of zero cost grants nothing.
     pub up_to: u64,
-    /// The key's quota in place of the policy's own, in force until another charge changes it. A charge with a cost and
-    /// without a quota puts the policy's own quota in force again. A charge with a quota fails if the policy has no
-    /// [`dynamic_quotas`](crate::Policy::dynamic_quotas).
+    /// A quota for the key, in place of the policy's own. It stays in force until another charge changes it. A charge
+    /// with a cost above zero and without a quota puts the policy's own quota in force again. A charge with a quota
+    /// fails if the policy has no [`dynamic_quotas`](crate::Policy::dynamic_quotas).
     ///
     /// - Used tokens stay used. In buckets and queues, they drain at the former quota's rate until this charge. Then
     ///   they drain at this quota's rate, even if this charge is rejected.
     /// - If a bucket has more used tokens than this quota's burst, it rejects requests until enough of them have
     ///   drained. If the burst is larger than before, the additional tokens are free immediately.
-    /// - In algorithms with windows, only the limit changes, by the same rules as a burst. The window keeps its length.
+    /// - In algorithms with windows, only the limit changes, and the window keeps its length. The rules above for a
+    ///   burst then hold for the limit.
     /// - A quota of zero rejects every cost above zero, and never comes into force. A charge of zero cost and a refund
     ///   do not change the quota in force.
     pub quota: Option<Quota>,

@@ -93,8 +93,8 @@ impl BackendError {
         }
     }
 
-    /// Returns whether this is a [`timeout`](Self::timeout) error. An answer of the backend or a
-    /// [quota look-up](crate::Policy::quota_by_async) took too long, or a wait at shutdown, such as a backend's
+    /// Returns whether this is a [`timeout`](Self::timeout) error. It means that one of these took too long: an answer
+    /// of the backend, a [quota look-up](crate::Policy::quota_by_async), or a wait at shutdown, such as a backend's
     /// `finish_corrections`. If an answer was late, the backend may have charged the request. A backend can have a
     /// timeout of its own, and report it as another error.
     #[must_use]

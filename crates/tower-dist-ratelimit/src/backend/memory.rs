@@ -48,11 +48,11 @@ const LOCKS: usize = 256;
 /// | sliding windows of `n` buckets | 100, and 8 for each bucket |
 /// | sliding window logs | 100, and 16 to 37 for each request |
 ///
-/// A large table has 1.5 to 2 places for each key of the capacity. A new key that finds no free place replaces the
-/// least limited of at most sixteen random keys, which loses its state. A key without used tokens can be replaced at no
-/// loss. So the capacity has to cover only the keys that have *used tokens at the same time*. Even if these keys are as
-/// many as the capacity, only about one new key in 2,000 to 3,000 replaces one of them. There is no clean-up to run. An
-/// attacker who invents keys can replace other keys, so use keys that cost something to get.
+/// A large table has 1.5 to 2 places for each key of the capacity. If a new key finds no free place, it replaces the
+/// least limited of at most sixteen random keys. The replaced key loses its state. A key without used tokens can be
+/// replaced at no loss. So the capacity has to cover only the keys that have *used tokens at the same time*. Even if
+/// these keys are as many as the capacity, only about one new key in 2,000 to 3,000 replaces one of them. There is no
+/// clean-up to run. An attacker who invents keys can replace other keys, so use keys that cost something to get.
 ///
 /// # Errors
 ///
@@ -164,8 +164,8 @@ impl Memory {
     ///
     /// # Cost
     ///
-    /// Reads all places for keys: milliseconds for a million keys. For some algorithms, decisions wait while their part
-    /// of the table is read.
+    /// Reads all places for keys: milliseconds for a million keys. For some algorithms, a decision waits while the part
+    /// of the table that can hold its key is read.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

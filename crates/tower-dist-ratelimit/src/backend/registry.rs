@@ -12,7 +12,8 @@ const PLACES: usize = 1 << PLACE_BITS;
 
 const MAX_SETS: usize = 1 << (u32::BITS - PLACE_BITS);
 
-/// The policy sets of one backend, each with the backend's own state `S`, such as its tables or scripts.
+/// The policy sets of one backend. A set is the policies of one [`register`](crate::backend::Backend::register) call.
+/// For each set, the backend provides a state `S`, such as tables or scripts.
 ///
 /// Equal sets are registered once. So a service that rebuilds unchanged limits keeps its counts and uses no more
 /// memory, however often it rebuilds them. Sets are equal if their policies have the same names, quotas, algorithms,

@@ -4,7 +4,7 @@ use crate::backend::BackendError;
 
 /// A store for the values of a [`CasBackend`](super::CasBackend).
 ///
-/// Write the two functions as `async fn`. Their futures have to be `Send`. The example of
+/// Write `load` and `swap` as `async fn`. Their futures have to be `Send`. The example of
 /// [`CasBackend`](super::CasBackend) is a store in a `HashMap`; the repository has one in PostgreSQL.
 ///
 /// # Contract
@@ -18,7 +18,7 @@ use crate::backend::BackendError;
 ///
 /// Keys have at most 220 characters, all of them printable ASCII without spaces. Values are any bytes, at most 96 KiB.
 ///
-/// To test a store, run the conformance kit (feature `conformance`) against its `CasBackend`.
+/// To test a store, run the conformance kit (feature `conformance`) against a `CasBackend` over the store.
 pub trait CompareAndSwap: Send + Sync + 'static {
     /// The version of a value. It differs from the versions of all other values that the key ever has.
     type Version: Send;

@@ -21,8 +21,8 @@ pub struct Address {
 
 impl Address {
     /// Reads `host`, `host:port`, `[v6]`, `[v6]:port`, or `v6:port` as Redis Cluster writes it. Without a port in the
-    /// text, the port is `default_port`. An IPv6 address without a port needs brackets, because the text after the last
-    /// colon is the port. Returns `None` if the host or the port is invalid.
+    /// text, the port is `default_port`. An IPv6 address without a port needs brackets. Otherwise the text after its
+    /// last colon is read as the port. Returns `None` if the host or the port is invalid.
     #[must_use]
     pub fn parse(text: &str, default_port: u16) -> Option<Self> {
         // Splits at the last colon, because Redis Cluster writes IPv6 addresses without brackets.

@@ -8,8 +8,8 @@ use crate::algorithm::saturating_nanos;
 /// midnight (UTC). The arithmetic's [horizon](crate::arithmetic::HORIZON) is then in January 2120.
 pub const EPOCH: Duration = Duration::from_secs(1_577_836_800);
 
-/// The minimum time for which backends that decide by the machines' clocks keep a window after its end. So a machine
-/// whose clock is somewhat behind still finds the window.
+/// The minimum time for which a window is kept after its end, in backends that decide by the machines' clocks. So a
+/// machine whose clock is somewhat behind still finds the window.
 ///
 /// A window shorter than this time is kept for at least its own length instead. The backends add one or more seconds
 /// for the tick of the store's clock.

@@ -68,8 +68,8 @@ impl<T: Send + 'static> Reconnect<T> {
     /// `health`. The caller records that the connection is [up](Health::connected). If `health`
     /// [is new](Health::is_new), the first attempt begins immediately; otherwise it begins after a delay.
     ///
-    /// If an attempt has not ended after 1 s, the next one begins, and both continue: a server that hung may recover,
-    /// but never answer its old connections. At most five attempts run concurrently. If an attempt panics, `health`
+    /// A server that hung may recover, but never answer its old connections. So if an attempt has not ended after 1 s,
+    /// the next one begins, and both continue. At most five attempts run concurrently. If an attempt panics, `health`
     /// records nothing.
     ///
     /// # Cancel safety

@@ -14,7 +14,7 @@ const PLACE_BITS: u32 = 5;
 /// Longest key in the cache, in bytes. Keys of requests are seldom longer.
 const LONGEST: usize = 128;
 
-/// A cache of the tags of recent keys.
+/// A cache of the [tags](Tag) of recent keys.
 ///
 /// Hashing is one of the slowest steps of a hot key's decision. A look-up that finds a short key takes about a fifth of
 /// the time of hashing the key. The cache holds up to 32 keys of at most 128 bytes.

@@ -35,7 +35,8 @@ const RETRIED_FOR: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// A part of a transaction: those charges or corrections of a request that one server makes in one atomic step.
+/// A part of a [transaction](Transactions): the charges (or refunds or extra charges) that one server makes in one
+/// atomic step.
 pub trait TransactionPart: Send + Sized + 'static {
     /// The error of a failed part.
     type Failure: Into<BackendError> + Send;
@@ -81,12 +82,12 @@ type Sent<P> = Vec<(P, Result<PartAnswer<P>, <P as TransactionPart>::Failure>)>;
 type Answered<P> = Vec<(P, Result<JointDecision, <P as TransactionPart>::Failure>)>;
 
 /// Runs the transactions of a backend, at most 8,192 at a time. A transaction makes the charges of one
-/// [`acquire`](Self::acquire), or the corrections of one [`settle`](Self::settle). Each transaction is completed by a
-/// task on the runtime on which [`current`](Self::current) was called.
+/// [`acquire`](Self::acquire), or the corrections (refunds or extra charges) of one [`settle`](Self::settle). Each
+/// transaction is completed by a task on the runtime on which [`current`](Self::current) was called.
 ///
-/// If one part of the charges is rejected or fails, the transaction makes refunds for the parts whose answers grant
-/// tokens. A transaction continues even if the caller drops its future. Clones share the maximum and the count of lost
-/// corrections.
+/// If one [part](TransactionPart) of the charges is rejected or fails, the transaction refunds the tokens of the
+/// allowed parts. A transaction continues even if the caller drops its future. Clones share the maximum of 8,192 and
+/// the count of [lost](Self::lost) corrections.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -165,7 +166,7 @@ impl Transactions {
 
     /// Returns the number of lost corrections: they failed, or their outcome is unknown. A lost refund may leave its
     /// tokens charged, so fewer requests are admitted. A lost extra charge may not have taken its tokens, so more
-    /// requests are admitted. Corrections that end with their runtime do not count, and neither do those that
+    /// requests are admitted. Corrections that end because their runtime ends do not count. Neither do corrections that
     /// [`settle`](Self::settle) refuses at once.
     #[must_use]
     pub fn lost(&self) -> u64 {
@@ -192,7 +193,8 @@ impl Transactions {
     /// # Errors
     ///
     /// No part could be sent, 8,192 transactions are in progress, or [`finish`](Self::finish) waits. The returned
-    /// future fails if the runtime ends first, or if a part fails and does not [split](TransactionPart::split).
+    /// future fails if the runtime ends before the answer, or if a part fails and does not
+    /// [split](TransactionPart::split).
     pub fn acquire<P: TransactionPart>(
         &self,
         parts: Vec<P>,
@@ -200,14 +202,16 @@ impl Transactions {
         self.start(parts, false)
     }
 
-    /// Makes corrections. If a failure [is retryable](TransactionPart::is_retryable), sends the correction again, for
-    /// about 5 s. A correction that still fails then, or fails in another way, counts as [lost](Self::lost).
+    /// Makes corrections: refunds or extra charges. Sends a correction again for about 5 s if its failure is
+    /// [retryable](TransactionPart::is_retryable). If the correction still fails after this time, or its failure is not
+    /// retryable, it counts as [lost](Self::lost).
     ///
     /// # Errors
     ///
-    /// Fails at once if no correction could be sent and no failure is retryable, if 8,192 transactions are in progress,
-    /// or if [`finish`](Self::finish) waits. These corrections do not count as lost, because the caller can send them
-    /// again. The returned future fails if a correction is lost or the runtime has ended.
+    /// Fails at once if 8,192 transactions are in progress, or if [`finish`](Self::finish) waits. Also fails at once if
+    /// no correction could be sent and none of the failures is retryable. Corrections that fail at once do not count as
+    /// lost, because the caller can send them again. The returned future fails if a correction is lost or the runtime
+    /// has ended.
     pub fn settle<P: TransactionPart>(
         &self,
         parts: Vec<P>,
