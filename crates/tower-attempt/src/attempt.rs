@@ -23,8 +23,8 @@ pub enum AttemptKind {
     Primary,
     /// Sent by a retry layer, after an earlier attempt had failed.
     Retry,
-    /// Sent by a hedge layer, usually while an earlier attempt was still in flight. In a request's extensions, a retry
-    /// of a hedge is a hedge, too.
+    /// Sent by a hedge layer, usually while an earlier attempt was still in flight. If a retry layer resends a hedge,
+    /// the [`Attempt`] in the request's extensions also has this kind.
     Hedge,
 }
 

@@ -173,9 +173,10 @@ impl Budget {
     ///
     /// # Default
     ///
-    /// Ten seconds of [`per_second`](Self::per_second), at least 10, and at most the burst. So a retry layer's default
-    /// budget starts with 100 tokens, and the default budget of a hedge layer with a percentile starts with 10. A
-    /// budget of your own with the same settings starts with the same number.
+    /// Ten seconds of [`per_second`](Self::per_second), at least 10, and at most the burst. A retry layer's default
+    /// budget has 10 tokens per second, so it starts with 100 tokens. The default budget of a hedge layer with a
+    /// percentile has 0 per second, so it starts with 10. A budget of your own with the same settings starts with the
+    /// same number.
     #[must_use]
     pub fn initial(self, initial: u32) -> Self {
         self.change(|settings| settings.initial = Some(initial))
@@ -242,8 +243,8 @@ impl Budget {
 
     /// Records an attempt that failed in a retryable way, or for which the server forbade a retry.
     ///
-    /// Call it for every such attempt, also if no retry follows, and before the [`withdraw`](Self::withdraw) for its
-    /// retry. The exception is an attempt that is retried immediately after
+    /// Call this for every such attempt, even if no retry follows. If a retry follows, call this before the retry's
+    /// [`withdraw`](Self::withdraw). Do not call this if the attempt is retried immediately after
     /// [`Verdict::Unprocessed`](crate::Verdict::Unprocessed), because that retry needs no `withdraw`. Only a
     /// [`grpc_throttle`](Self::grpc_throttle) counts failures.
     #[inline]

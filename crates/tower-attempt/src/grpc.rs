@@ -35,18 +35,19 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 /// | RESOURCE_EXHAUSTED with a valid `grpc-retry-pushback-ms` | throttled | throttled |
 /// | proof that the server did not process the call: REFUSED_STREAM, GOAWAY without an error, a stale pooled connection | unprocessed | unprocessed |
 /// | no connection could be made | not sent | not sent |
-/// | a layer of this process [rejected](crate::Rejected) the call | not sent, with its wait as the hint; without a wait fatal, or for a hedge transient | the same |
+/// | a layer of this process [rejected](crate::Rejected) the call and names a wait | not sent, with the wait as the hint | the same |
+/// | a layer of this process rejected the call and names no wait | fatal; transient if the attempt is a hedge | the same |
 /// | a negative or malformed `grpc-retry-pushback-ms` with any status except OK | transient, with [`Hint::Never`] | the same |
 /// | UNAVAILABLE without `grpc-retry-pushback-ms` | transient | unsafe |
 /// | a connection that broke before the response | transient | unsafe |
 /// | a timeout of the attempt | timeout | unsafe |
-/// | the call's own body failed | fatal; for a hedge transient | the same |
+/// | the call's own body failed | fatal; transient if the attempt is a hedge | the same |
 /// | any other status or error | fatal | fatal |
 /// | OK, or a response whose status follows its body | success: the call is committed | success |
 ///
-/// Only a status in the response head is classified. A bare HTTP status 429, 502, 503 or 504 is
-/// UNAVAILABLE (gRPC's HTTP mapping). Errors are recognised with the feature of the client, as listed in
-/// [`Http`](crate::Http).
+/// Only a status in the response head is classified. A bare HTTP status 429, 502, 503 or 504 is UNAVAILABLE (gRPC's
+/// HTTP mapping). A client's errors are recognised if the crate feature for this client is enabled: see [Recognised
+/// errors](crate::Http#recognised-errors).
 ///
 /// If a call is retried, a valid `grpc-retry-pushback-ms` is the exact delay before the retry, and the backoff
 /// restarts. A negative or malformed value forbids further attempts. In both cases, a wait in the verdict of a

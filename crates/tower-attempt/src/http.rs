@@ -109,9 +109,9 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 ///
 /// The layer assumes that an outcome belongs to the request that it sent. A client that follows redirects breaks this
 /// assumption, because it sends further requests. reqwest's client does so by default, and its errors do not say which
-/// request failed. So none of its errors is proof, unless the layer is built `without_redirects`. A 429 of reqwest
-/// makes a resend safe only if the response came from the URL of the request. Put the retry layer below any other
-/// service that sends requests of its own.
+/// request failed. So none of its errors proves that the server did not process the request, unless the layer is built
+/// with `without_redirects`. A 429 of reqwest makes a resend safe only if the response came from the URL of the
+/// request. If another service also sends requests of its own, put the retry layer below that service.
 #[derive(Clone, Debug, Default)]
 pub struct Http(Option<Arc<ProtocolSettings<()>>>);
 

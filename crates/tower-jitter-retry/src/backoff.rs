@@ -125,10 +125,11 @@ impl Backoff {
         self
     }
 
-    /// The seed of the jitter. Two schedules of one backoff with the same seed have the same delays.
+    /// The seed of the jitter. With a seed, every [schedule](Self::schedule) of this backoff has the same delays.
     ///
-    /// In a retry layer the seed determines a series of schedules. A call usually takes the next schedule of that
-    /// series when it prepares its first retry, and a further one when a gRPC pushback sets the delay.
+    /// In a retry layer, calls do not share a schedule: the seed determines a series of different schedules. A call
+    /// usually takes the next schedule of the series when it prepares its first retry. When a gRPC pushback sets the
+    /// delay, the call takes a further schedule of the series.
     ///
     /// # Default
     ///

@@ -7,9 +7,9 @@ const REASONS: usize = 16;
 
 /// Counts of a retry layer since it was built, over all of its services.
 ///
-/// Calls whose first attempt succeeded are not counted, to keep them cheap. Of calls that their callers dropped, only
-/// the retries are counted. An observer also receives the events of all these calls. Each number is exact, but the
-/// numbers are not read at one instant.
+/// Calls whose first attempt succeeded are not counted, to keep such calls cheap. Of calls that their callers dropped,
+/// only the retries are counted. An observer also receives the events of calls whose first attempt succeeded and of
+/// dropped calls. Each number is exact, but the numbers are not read at one instant.
 ///
 /// ```
 /// use tower::{Layer, ServiceExt, service_fn};

@@ -4,13 +4,14 @@ use crate::StopReason;
 
 /// A retry layer's report on a call, in the extensions of the call's HTTP or gRPC response.
 ///
-/// The layer adds a report if it sent a retry, or would have sent one but could not, for the reason in `stop`. It also
-/// adds one to a response that it creates when a call's deadline expires. The report replaces that of a retry layer
-/// below.
+/// The layer adds a report if it sent a retry. It also adds a report if it would have sent a retry but could not;
+/// [`stop`](Self::stop) names the reason. A response that the layer creates when a call's deadline expires receives a
+/// report, too. The report replaces the report of a retry layer below.
 ///
-/// The layer adds no report if the [mode](crate::Mode) is not `On`. It also adds none if the first attempt succeeded,
-/// its verdict is [`Fatal`](crate::Verdict::Fatal) or [`Unsafe`](crate::Verdict::Unsafe), or its failure is left to
-/// another retry layer. Then the report of a retry layer below stays.
+/// The layer adds no report if the [mode](crate::Mode) is not `On`. It also adds no report if the first attempt
+/// succeeded, if the verdict on the first attempt is [`Fatal`](crate::Verdict::Fatal) or
+/// [`Unsafe`](crate::Verdict::Unsafe), or if the first attempt's failure is left to another retry layer. In all these
+/// cases, the report of a retry layer below stays.
 ///
 /// ```
 /// use bytes::Bytes;

@@ -73,7 +73,7 @@ impl RetryLayer<Grpc> {
 ///     .budget_by(Budgets::new(Budget::default()), |request| request.authority())
 ///     .idempotent_if(|request| request.path() == "/search")         // this POST is safe to resend
 ///     .retry_statuses([StatusCode::CONFLICT])                       // besides the default ones
-///     .classify(|outcome| match outcome.status() {                  // can change verdicts, not what is safe
+///     .classify(|outcome| match outcome.status() {                  // never makes an unsafe resend safe
 ///         Some(StatusCode::NOT_FOUND) if outcome.attempt().number() == 1 => Verdict::transient(),
 ///         _ => outcome.verdict(),
 ///     })
@@ -161,8 +161,8 @@ tower_attempt::__layer! {
 }
 
 impl<P, O, T> RetryLayerBuilder<P, O, T> {
-    /// The maximum number of attempts per call, the first one included; at least 1. Retries that a retry layer below
-    /// sends in the same task count, too.
+    /// The maximum number of attempts per call, the first one included; at least 1. The retries of a retry layer below
+    /// are also counted, if that layer sends them in the same task.
     ///
     /// # Default
     ///
@@ -198,8 +198,8 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
         self
     }
 
-    /// No retry is scheduled for this time or later, measured from the call's start. If the delay before a retry would
-    /// end at this time or later, the caller receives the failure immediately.
+    /// The time after the call's start from which on no retry is scheduled. If the delay before a retry would end at
+    /// this time or later, the caller receives the failure immediately.
     ///
     /// This limit ends neither an attempt in flight nor a retry's wait for the service to become ready;
     /// [`deadline`](Self::deadline) ends both. So a retry that waits for the service may be sent after this time. The
@@ -235,11 +235,11 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
         self
     }
 
-    /// Creates the outcome of a timeout with a closure. If no retry follows, the caller receives this outcome.
+    /// The closure that creates the outcome of a timeout. If no retry follows, the caller receives this outcome.
     ///
     /// The layer calls the closure each time that a time limit ends an attempt or the call, also if a retry follows.
-    /// Use it for an error type that does not implement [`TimeoutAnswer`](crate::TimeoutAnswer), or to replace the
-    /// default outcome.
+    /// Use this setting for an error type that does not implement [`TimeoutAnswer`](crate::TimeoutAnswer), or to
+    /// replace the default outcome.
     ///
     /// Requests can carry limits: those of a [`RetryOverride`](crate::RetryOverride), and over gRPC a `grpc-timeout`.
     /// With this setting the layer enforces them, even if neither [`attempt_timeout`](Self::attempt_timeout) nor
@@ -308,9 +308,9 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
     /// Maximum time from sending an attempt to its response, above zero. A slower attempt is dropped, and may be
     /// retried if its request is idempotent.
     ///
-    /// For a service that speaks neither HTTP nor gRPC, your rule decides whether to retry after a timeout. Without a
-    /// rule, the layer retries. A [`retry_if`](RetryLayerBuilder::retry_if) closure receives the outcome that the
-    /// timeout creates.
+    /// For a service that speaks neither HTTP nor gRPC, your rule decides whether to retry after a timeout. For
+    /// example, a [`retry_if`](RetryLayerBuilder::retry_if) closure receives the outcome that the timeout creates.
+    /// Without a rule, the layer retries.
     ///
     /// The `attempt_timeout` of a [`RetryOverride`](crate::RetryOverride) replaces this limit. Choose the duration of
     /// the slowest successful responses, such as the 99.9th percentile.
@@ -374,7 +374,7 @@ impl<P: Dialect, O, T> RetryLayerBuilder<P, O, T> {
     /// applies.
     ///
     /// Unless a `classify` rule names another wait, a server's `Retry-After` remains a lower bound, and a gRPC pushback
-    /// replaces the delay. Such a pushback also restarts the numbers from 1. A call's first retry after
+    /// replaces the delay. Such a pushback also restarts the retry numbers at 1. A call's first retry after
     /// [`Verdict::Unprocessed`](crate::Verdict::Unprocessed) is immediate and has no number.
     ///
     /// # Default
@@ -429,14 +429,15 @@ impl<O, T> RetryLayerBuilder<Http, O, T> {
         self.rule(|settings| settings.retry_429_for_idempotent_only = true)
     }
 
-    /// Declares that the client below follows no redirects, so that its errors refer to the original request.
+    /// Declares that the client below follows no redirects. So its errors refer to the original request.
     ///
     /// # Default
     ///
     /// The layer assumes that a client that takes `reqwest::Request` follows redirects, as reqwest's client does by
-    /// default. A refused connection then proves nothing: the first server may have processed the request, and the
-    /// redirect's target may have refused the connection. The layer assumes that a client that takes any other request
-    /// type follows no redirects. For such a client, this setting changes nothing.
+    /// default. After a redirect, a refused connection does not prove that no server processed the request: the first
+    /// server may have processed it, and the redirect's target may have refused the connection. The layer assumes that
+    /// a client that takes any other request type follows no redirects. For such a client, this setting changes
+    /// nothing.
     ///
     /// ```
     /// use tower_jitter_retry::RetryLayer;

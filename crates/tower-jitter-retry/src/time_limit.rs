@@ -48,8 +48,8 @@ pub trait TimeLimit<P, Res, E>: Limited {
 pub trait Timer: Sized {
     /// Starts the timer at a call's first attempt.
     ///
-    /// `deadline` comes from the request's override, and replaces the layer's deadline. `expiry` comes from the
-    /// protocol, such as the end of a `grpc-timeout`, and can only shorten the call.
+    /// `deadline` comes from the request's [`RetryOverride`](crate::RetryOverride), and replaces the layer's deadline.
+    /// `expiry` comes from the protocol, such as the end of a `grpc-timeout`, and can only shorten the call.
     fn start(config: &Config, deadline: Option<Deadline>, expiry: Option<Deadline>) -> Self;
 
     /// Restarts the attempt timeout for the next attempt.

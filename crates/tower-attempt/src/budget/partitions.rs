@@ -35,9 +35,10 @@ const PER_SHARD: usize = 8;
 /// - The partition is full, or in its initial state. If [`Budget::initial`] is below the burst, the destination loses
 ///   the tokens that it had saved. Its next partition starts with the initial tokens.
 /// - No call was seen to change the partition's tokens for 90 s. The destination's next partition starts with the
-///   initial tokens. So these evictions add at most `capacity` times the initial tokens per 90 s, over all keys.
-///   Without this condition a destination that has gone away could keep its partition forever: with `per_second(0)`,
-///   and in a [throttle](Budget::grpc_throttle), a partition refills only through calls.
+///   initial tokens. So these evictions add at most `capacity` times the initial tokens per 90 s, over all keys. This
+///   condition is for destinations that have gone away. With `per_second(0)`, and in a
+///   [throttle](Budget::grpc_throttle), a partition refills only through calls, so such a partition may never become
+///   full.
 ///
 /// If the look-up evicts a partition, the key gets a partition of its own. Otherwise the look-up returns the shared
 /// budget.

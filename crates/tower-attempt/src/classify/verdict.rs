@@ -25,8 +25,11 @@ pub enum Verdict {
     ///
     /// In a retry layer, the first retry of a call after this verdict has no delay and takes no token from the budget.
     /// Use this verdict for failures that another connection probably avoids. If the next attempt may fail the same
-    /// way, use [`not_sent`](Self::not_sent). Over HTTP and gRPC, only the standard rules find such proof: a user's
-    /// rule cannot claim it.
+    /// way, use [`not_sent`](Self::not_sent).
+    ///
+    /// Over HTTP and gRPC, only the standard rules can prove that the server did not process the request. If they find
+    /// no proof, a layer replaces an `Unprocessed` that a user's rule returned. If a resend is safe, the new verdict is
+    /// usually [`transient`](Self::transient). Otherwise it is [`Unsafe`](Self::Unsafe).
     Unprocessed,
 }
 

@@ -43,8 +43,8 @@ pub struct ProtocolSettings<C> {
     pub retry_429_for_idempotent_only: bool,
     /// Whether the user has declared that the client below follows no redirects.
     pub no_redirects: bool,
-    /// Generates the `Idempotency-Key` of HTTP requests, except CONNECT, that have no key and no idempotent method.
-    /// Only a layer in `Mode::On` uses it.
+    /// Generates the `Idempotency-Key` of an HTTP request that has no key and whose method is not idempotent. A CONNECT
+    /// request gets no key. Only a layer in [`Mode::On`](crate::Mode::On) generates keys.
     pub generate_key: Option<Arc<dyn Fn() -> HeaderValue + Send + Sync>>,
     idempotent_methods: Option<Vec<String>>,
 }

@@ -65,9 +65,9 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     ///
     /// # Cost
     ///
-    /// Usually one or two clock reads and a few atomic operations per call. High rates cost less per call, because only
-    /// a share of the calls is sampled. Each of at most 256 [keys](Self::key) takes 16 KB of memory, so about 4 MB at
-    /// most.
+    /// Usually one or two clock reads and a few atomic operations per call. At a high rate of calls, each call costs
+    /// less, because only a share of the calls is sampled. Each of at most 256 [keys](Self::key) takes 16 KB of memory,
+    /// so about 4 MB at most.
     pub fn percentile(mut self, quantile: f64) -> Self {
         self.0.settings.percentile.quantile = Some(quantile);
         self.trigger("percentile", Trigger::Percentile)
@@ -75,8 +75,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 
     /// A fixed delay: hedge k is due `k · delay` after the call's start.
     ///
-    /// Choose a delay that only the slowest calls exceed, such as the 95th percentile. A shorter delay adds load, and a
-    /// longer one leaves more of the tail. tokio's timers have a resolution of 1 ms.
+    /// Choose a delay that only the slowest calls exceed, such as the 95th percentile of latency. A shorter delay adds
+    /// load, and a longer delay reduces the tail latency less. tokio's timers have a resolution of 1 ms.
     pub fn fixed(self, delay: Duration) -> Self {
         self.trigger("fixed", Trigger::Fixed(delay))
     }
@@ -164,9 +164,9 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// forbids all further hedges. If all attempts fail and every failure is retryable, the caller receives the first
     /// attempt's failure.
     ///
-    /// Use it for failures that arrive early and pass quickly, where the backoff of a retry layer would be too long.
-    /// The hedge takes a token from the budget like any other. While a percentile has neither a learned delay nor an
-    /// [`initial_delay`](Self::initial_delay), no hedge is sent.
+    /// Use this setting for failures that arrive early and pass quickly, where the backoff of a retry layer would be
+    /// too long. The hedge takes a token from the budget like any other hedge. While a percentile has neither a learned
+    /// delay nor an [`initial_delay`](Self::initial_delay), no hedge is sent.
     ///
     /// If a due hedge is still waiting for its service to become ready, the failure adds no second hedge. That service
     /// is polled again, because the failed attempt may have released the concurrency permit that it needs. If the

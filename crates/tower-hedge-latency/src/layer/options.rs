@@ -106,8 +106,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self.destination(Spread)
     }
 
-    /// Lets the losers of a race end in the background, instead of dropping them, so that their HTTP/1 connections stay
-    /// usable.
+    /// Drains losers, the attempts that another attempt has overtaken: they end in the background instead of being
+    /// dropped. So their HTTP/1 connections stay usable.
     #[cfg(feature = "drain")]
     pub fn drain(self, drain: Drain) -> HedgeLayerBuilder<P, O, A, Drain> {
         HedgeLayerBuilder(self.0.options(|(destination, _)| (destination, drain)))
@@ -119,11 +119,12 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 }
 
 impl<C, K, O, A, L> HedgeLayerBuilder<Generic<C, K>, O, A, L> {
-    /// Learns a separate percentile for each class of requests. The closure names a request's class.
+    /// Learns a separate percentile for each class of requests. The closure returns a request's key, which is the name
+    /// of its class.
     ///
     /// With one class, requests of a kind that always takes long would receive most hedges. With a class for each kind,
     /// the slowest calls of each kind are hedged. Choose a key with few values, such as a route or a method, because
-    /// each class needs its own samples. Requests beyond the first 256 keys share one class.
+    /// each class needs its own samples. Requests with a key beyond the first 256 share one class.
     ///
     /// # Default
     ///
@@ -131,8 +132,8 @@ impl<C, K, O, A, L> HedgeLayerBuilder<Generic<C, K>, O, A, L> {
     ///
     /// # Cost
     ///
-    /// Per call, a hash, a look-up without a lock, and the cost of the closure: a `&'static str` or a number is free, a
-    /// `String` is allocated for each call. 16 KB per key, so about 4 MB at most.
+    /// Per call, a hash, a look-up without a lock, and the cost of the closure. A `&'static str` or a number as key
+    /// needs no allocation; a `String` is allocated for each call. 16 KB of memory per key, so at most about 4 MB.
     ///
     /// ```
     /// use tower::{BoxError, Layer, ServiceExt, service_fn};
@@ -165,7 +166,8 @@ impl<C, K, O, A, L> HedgeLayerBuilder<Generic<C, K>, O, A, L> {
 macro_rules! key {
     ($protocol:ty) => {
         impl<O, A, L> HedgeLayerBuilder<$protocol, O, A, L> {
-            /// Learns a separate percentile for each class of requests. The closure names a request's class.
+            /// Learns a separate percentile for each class of requests. The closure returns a request's key, which is
+            /// the name of its class.
             ///
             /// With one class, requests of a kind that always takes long would receive most hedges. With a class for
             /// each kind, the slowest calls of each kind are hedged. Choose a key with few values, such as a route or a

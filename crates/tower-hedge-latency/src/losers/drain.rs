@@ -99,15 +99,16 @@ struct LoserTasks {
 }
 
 impl Drain {
-    /// Maximum number of losers and failed responses that drain concurrently, over all clones of this `Drain` and so
-    /// over all services of the layer. With 0 all of them are dropped.
+    /// Maximum number of [losers](Self) and failed responses that are drained concurrently. The number is a total over
+    /// all clones of this `Drain`, and so over all services of the layer. If it is 0, all losers and failed responses
+    /// are dropped.
     #[must_use]
     pub fn capacity(mut self, losers: usize) -> Self {
         self.capacity = losers;
         self
     }
 
-    /// Maximum duration of the background task that drains a loser or a failed response.
+    /// Maximum duration of the background task that drains a [loser](Self) or a failed response.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
@@ -121,8 +122,8 @@ impl Drain {
         self
     }
 
-    /// Returns the number of losers and failed responses that were dropped without draining, because `capacity` of them
-    /// were draining or no runtime was running.
+    /// Returns the number of [losers](Self) and failed responses that were dropped without draining. The reason is that
+    /// the maximum [`capacity`](Self::capacity) was reached, or that no tokio runtime was running.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.pool.dropped.load(Relaxed)
