@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use crate::Deadline;
 
-/// Settings of one request that replace settings of a retry layer, in the extensions of an HTTP or gRPC request.
+/// Settings of one request that replace settings of a retry layer. Put the override into the extensions of an HTTP or
+/// gRPC request.
 ///
 /// Settings that the override leaves out keep the layer's values. An override never makes a request safe to resend. It
 /// never changes the budget or the layer's
@@ -98,7 +99,8 @@ impl RetryOverride {
     }
 }
 
-/// Settings of one request that replace settings of a hedge layer, in the extensions of an HTTP or gRPC request.
+/// Settings of one request that replace settings of a hedge layer. Put the override into the extensions of an HTTP or
+/// gRPC request.
 ///
 /// Settings that the override leaves out keep the layer's values. An override never hedges a request that must not be
 /// hedged. It changes neither the budget nor the layer's
@@ -149,7 +151,7 @@ impl HedgeOverride {
     }
 
     /// Sends no hedge, as [`max_hedges(0)`](Self::max_hedges) does. The layer learns nothing from the call, and
-    /// deposits nothing into a budget with a ratio.
+    /// deposits into no budget except a [`grpc_throttle`](crate::Budget::grpc_throttle).
     #[must_use]
     pub fn disabled() -> Self {
         Self::new().max_hedges(0)

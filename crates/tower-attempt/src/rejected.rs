@@ -37,8 +37,9 @@ const TEXTS: [&str; 15] = [
 /// names a wait (see [`Verdict::after`]), the layer may resend the request. Over HTTP and gRPC, it then resends only
 /// idempotent requests.
 ///
-/// A layer that rejects requests returns this error itself, or as the [`source`](Error::source) of its own error. An
-/// error type of its own that is not boxed must implement [`WrapsError`](crate::WrapsError) and be registered.
+/// A layer that rejects requests returns this error itself, or as the [`source`](Error::source) of its own error. If
+/// the layer's own error is not boxed, its type must implement [`WrapsError`](crate::WrapsError) and be
+/// [registered](crate::WrapsError::register).
 ///
 /// ```
 /// use std::time::Duration;

@@ -19,9 +19,9 @@ use crate::{
 /// A backend that keeps the limits of a whole fleet in Memcached.
 ///
 /// Memcached runs no scripts, but it can add to counters, and its compare-and-swap replaces a value only if nobody has
-/// changed the value. Fixed windows are usually counters. All other limits are values. Concurrent requests of any
-/// number of processes do not exceed the limit of a counter or a value. Exceptions, described below, are differing
-/// clocks, evicted items, and a restart or flush of a server.
+/// changed the value. Fixed windows are usually stored as [counters](Self#counters). All other limits are stored as
+/// [values](Self#values). Concurrent requests of any number of processes do not exceed the limit of a counter or a
+/// value. Exceptions, described below, are differing clocks, evicted items, and a restart or flush of a server.
 ///
 /// ```no_run
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, key};
@@ -66,25 +66,26 @@ use crate::{
 ///
 /// A window that the server ends may end before the added tokens are taken back, and the key may then hold a later
 /// window. No tokens may be taken from that later window. So an attempt to take the tokens back succeeds only if the
-/// count has not changed since it was last read. The tokens may stay charged until the window ends in these cases:
+/// count has not changed since it was last read. In these cases, the tokens may stay charged until the window ends:
 ///
 /// - The count changes during each of 16 attempts.
 /// - An attempt fails when the time since the charge is at least the window's length minus 2 s. No further attempt is
 ///   then made, so a window of 2 s gets only one attempt.
 /// - The connection is lost, or the server answers with an error.
 ///
-/// With dynamic quotas, each charge is decided by the limit that it brings.
+/// With [dynamic quotas](Policy::dynamic_quotas), each charge is decided by its own limit.
 ///
 /// # Values
 ///
 /// See [`CasBackend`] for concurrent requests, lost races, sets with different keys, refunds, and the longest sliding
-/// window log. A charge that loses races is retried for at most the [answer
-/// timeout](crate::MemcachedBuilder::answer_timeout). If hundreds of processes charge one key concurrently, use a fixed
-/// window.
+/// window log. A swap loses a race if another client changes the value first. A charge whose swaps lose races is
+/// retried for at most the [answer timeout](crate::MemcachedBuilder::answer_timeout). If hundreds of processes charge
+/// one key concurrently, use a fixed window.
 ///
-/// A refund or an extra charge that finds a full queue or loses its races is retried for about 5 s, as long as the
-/// connection lasts. If it still fails, it [counts](Self::lost_corrections) as lost. A policy that is in two different
-/// sets, or in a set and alone, has a separate count in each.
+/// A refund or an extra charge is retried if a queue of this process is full or its swaps lose races. The retries last
+/// about 5 s, but end with the connection. A refund or an extra charge that still fails
+/// [counts](Self::lost_corrections) as lost. A policy that is in two different sets, or in a set and alone, has a
+/// separate count in each.
 ///
 /// # Clocks
 ///
@@ -95,9 +96,9 @@ use crate::{
 ///
 /// After its end, a window that a machine's clock ends is kept for at least its own length or a minute, whichever is
 /// shorter. A process whose clock is further behind can find its window deleted. If a clock jumps back, a value admits
-/// no more than it would without the jump. A counter can then be charged in an earlier window, as by a machine whose
-/// clock is behind, so the bound for `s` above applies. A clock that was far ahead blocks a key only until the item
-/// expires by the server's clock.
+/// no more than it would without the jump. A counter can then be charged in an earlier window. So the bound for `s`
+/// above applies to the counter, as with a machine whose clock is behind. A clock that was far ahead blocks a key only
+/// until the item expires by the server's clock.
 ///
 /// # Keys and values
 ///
@@ -119,14 +120,14 @@ use crate::{
 /// - its fixed or sliding window or its log gets another length, or
 /// - its sliding window gets another number of buckets.
 ///
-/// Then all other counts of its set start from zero, too. The same happens if a policy joins or leaves the set, or if
-/// the order of the policies changes.
+/// Then all other counts of the policy's [set](Self#algorithms) start from zero, too. The same happens if a policy
+/// joins or leaves the set, or if the order of the policies changes.
 ///
 /// A full Memcached evicts the least recently used items. Their counts then start from zero, so more requests are
 /// admitted. A flood of new keys can cause this. Provide memory for all keys that are limited at the same time, and
-/// watch the server's `evictions`. With `-M` the server reports an error instead of evicting, and
-/// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. If a counter is evicted and recreated between a charge
-/// and its refund, the refunded tokens are admitted once more.
+/// watch the server's `evictions`. With `-M` the server reports an error instead of evicting, and the
+/// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides what happens to the request. If a counter is evicted and
+/// recreated between a charge and its refund, the refunded tokens are admitted once more.
 ///
 /// # Servers
 ///
@@ -138,21 +139,23 @@ use crate::{
 /// # Failures
 ///
 /// While a server has no connection, every decision on its keys fails immediately. The backend usually reconnects after
-/// at most 50 ms. While attempts fail, the delays double up to 1 s, with full jitter. At most five attempts per server
-/// run concurrently. While fewer than five attempts hang, a hanging attempt delays the next one by 1 s at most. The
-/// backend replaces a connection in these cases:
+/// at most 50 ms. While attempts to connect fail, the delays between them double up to 1 s, with full jitter. At most
+/// five attempts per server run concurrently. While fewer than five attempts hang, a hanging attempt delays the next
+/// one by 1 s at most. The backend replaces a connection in these cases:
 ///
 /// - the connection is closed;
 /// - an answer does not come [in time](crate::MemcachedBuilder::answer_timeout);
 /// - an answer does not fit its command, or reports a wrong command.
 ///
-/// A command in flight then fails and is not retried, because it may have been charged. An unreachable server fails its
-/// own keys only, and no other server takes them over. After a restart or a flush, the counts start from zero.
+/// A command in flight then fails and is not retried, because the server may have executed it. If a server is
+/// unreachable, only commands for its own keys fail, and no other server takes its keys over. After a restart or a
+/// flush, the counts start from zero.
 ///
 /// # Cost
 ///
-/// A backend has one task and one connection per server, which end after the last clone is dropped. A correction, and a
-/// request with several keys, takes a task. At most 8,192 such tasks run for counters, and 8,192 for values.
+/// A backend has one task and one connection per server, which end after the last clone is dropped. A
+/// [correction](Self::lost_corrections) takes a task, and so does a request with several keys. At most 8,192 such tasks
+/// run for counters, and 8,192 for values.
 ///
 /// Requests to counters usually do not wait for each other's answers. A value has a task while charges wait for it, and
 /// concurrent charges of a process to one value usually share a swap.
@@ -192,11 +195,11 @@ impl Memcached {
     /// A correction is a charge or refund that the caller makes after a decision. It is also a refund that the backend
     /// makes if the charge to one key took tokens, and the charge to another key was rejected or failed.
     ///
-    /// A correction is lost if its connection ends, or its answer times out or is an error. It is also lost if all its
-    /// attempts of about 5 s fail, because a queue is full or another client changes the key's counter or value first.
-    /// A lost refund may leave its tokens charged, so fewer requests are admitted. A lost extra charge may not have
-    /// taken its tokens, so more requests are admitted. If a caller's correction fails immediately, for example without
-    /// a connection, it is not counted.
+    /// A correction is lost if its connection ends, or its answer times out or is an error. A correction is retried for
+    /// about 5 s, for example if a queue is full, or another client changes the key's counter or value first. If it
+    /// still fails, it is lost, too. A lost refund may leave its tokens charged, so fewer requests are admitted. A lost
+    /// extra charge may not have taken its tokens, so more requests are admitted. If a caller's correction fails
+    /// immediately, for example without a connection, it is not counted.
     ///
     /// # Example
     ///
@@ -225,7 +228,8 @@ impl Memcached {
     ///
     /// # Errors
     ///
-    /// A [timeout](BackendError::is_timeout), if a correction or such a request is still in progress after `limit`.
+    /// A [timeout](BackendError::is_timeout), if a correction, or a request with several keys, is still in progress
+    /// after `limit`.
     ///
     /// # Cancel safety
     ///

@@ -116,9 +116,10 @@ impl MemcachedBuilder {
 
     /// Maximum time until the server answers a command, above zero. If an answer takes longer, the backend reconnects.
     ///
-    /// A charge whose compare-and-swap loses races is retried for at most the same time, and a correction for at least
-    /// 5 s. The layer's own [timeout](tower_dist_ratelimit::RateLimitLayerBuilder::backend_timeout) is shorter by
-    /// default, and ends the wait of a request earlier. Such a request may still be charged.
+    /// If another process changes a [value](Memcached#values) first, a charge to the value is retried for at most this
+    /// timeout, and a correction for at least 5 s. The layer's own
+    /// [timeout](tower_dist_ratelimit::RateLimitLayerBuilder::backend_timeout) is shorter by default, and ends the wait
+    /// of a request earlier. Such a request may still be charged.
     ///
     /// # Default
     ///

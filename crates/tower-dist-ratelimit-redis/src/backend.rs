@@ -56,22 +56,22 @@ use crate::{
 /// key of a [colocated](Policy::colocate) policy is `prefix:version:{place}:policy:hash`, where `place` is the hash of
 /// the colocation's name.
 ///
-/// Except after a backward jump of the clock (see below), a request of zero cost writes nothing, and a rejected request
-/// writes only a changed dynamic quota. If one of several slots of a Cluster rejects a request, the other slots can
-/// also write a charge and its refund. An invalid value, or a value of another type, counts as unused, and the next
+/// Except after a [backward jump of the clock](#failures), a request of zero cost writes nothing, and a rejected
+/// request writes only a changed dynamic quota. If one of several slots of a Cluster rejects a request, the other slots
+/// can also write a charge and its refund. An invalid value, or a value of another type, counts as unused, and the next
 /// charge that takes tokens replaces it.
 ///
 /// A bucket, queue or window is a string of at most 50 characters, or 67 with dynamic quotas. Each sub-window after the
-/// first adds 2 to 15 characters. A sliding window log is a list of about ten bytes per token. A correction can charge
-/// more than the limit, which leaves a debt. A log counts at most 20,000 tokens, debts included. A bucket or queue
-/// whose burst has at most 2⁴² parts of a token (see Errors) can count used tokens, debts included, up to at least
-/// 1,024 times its burst.
+/// first adds 2 to 15 characters. A sliding window log is a list of about ten bytes per token. A
+/// [correction](Self::lost_corrections) can charge more than the limit, which leaves a debt. A log counts at most
+/// 20,000 tokens, debts included. If the burst of a bucket or queue has at most 2⁴² [parts](#errors) of a token, this
+/// bucket or queue can count used tokens, debts included, up to at least 1,024 times its burst.
 ///
 /// A policy that is deployed with another quota keeps its count. A bucket or queue without dynamic quotas instead keeps
 /// the time until it has drained, so its used tokens change in proportion to its rate. While instances with the old and
 /// the new quota run, all of them together admit at most the sum of both quotas. This bound does not hold for a sliding
-/// window log whose window changes: instances with the shorter window delete times that still count in the longer one.
-/// The count starts from zero in these cases:
+/// window log whose window changes: instances with the shorter window delete entries that the longer window still
+/// counts. The count starts from zero in these cases:
 ///
 /// - a fixed or sliding window gets another length or number of sub-windows;
 /// - the policy gets another name, algorithm or [colocation](Policy::colocate);
@@ -85,7 +85,8 @@ use crate::{
 ///
 /// While there is no connection, every decision fails immediately. The backend reconnects with exponential backoff from
 /// 50 ms to 1 s, with full jitter. While fewer than five attempts hang, a hanging attempt delays the next one by 1 s at
-/// most. If the backend opened the connection, it replaces the connection in these cases:
+/// most. The backend never replaces a connection from [`from_connection`](Self::from_connection). It replaces any other
+/// connection in these cases:
 ///
 /// - the connection is closed, or an answer violates Redis's protocol;
 /// - two consecutive calls get no answer [in time](crate::RedisBuilder::answer_timeout);
@@ -97,7 +98,8 @@ use crate::{
 /// data, it forgets used tokens: a failover loses the writes that were not replicated, and an eviction policy loses the
 /// evicted keys. A server that is full and evicts nothing answers with errors instead.
 ///
-/// Requests never wait for a reconnect. They wait at most for their timeout, and then
+/// Requests never wait for a reconnect. They wait at most for their
+/// [timeout](tower_dist_ratelimit::RateLimitLayerBuilder::backend_timeout), and then
 /// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. The table shows faults under a load of one request per
 /// millisecond, with a timeout of 50 ms. Most of the faults last one second. In the rows in which only the backend
 /// decides, the timeout is longer.
@@ -123,25 +125,25 @@ use crate::{
 /// because the pauses of the circuit breaker and between attempts to connect are random.
 ///
 /// The primary's clock measures time. When this clock jumps back, a key that was written before the jump continues from
-/// its state at that write. So the jump admits no additional requests. A key that has no free tokens, but no debt, then
-/// waits at most as long as if all its tokens were taken right after the jump. Under a fixed or sliding window, it
-/// waits at most one window longer than that. The first decision after the jump may rewrite a key that was written
-/// before it, even if the decision is a rejection. When the clock jumps forward, buckets drain and windows end early,
-/// because the jump looks like passed time.
+/// its state at that write. So the jump admits no additional requests. If such a key has no free tokens and no debt, a
+/// request to it waits at most as long as if all tokens of the key were taken right after the jump. Under a fixed or
+/// sliding window, the request waits at most one window longer than that. The first decision after the jump may rewrite
+/// a key that was written before it, even if the decision is a rejection. When the clock jumps forward, buckets drain
+/// and windows end early, because the jump looks like passed time.
 ///
 /// # Cluster
 ///
-/// For one key of the caller, the keys of all policies without colocation are in one slot. One call decides on all
-/// keys of a request in a slot. If the keys of a request are in several slots, the backend sends one call to each slot
-/// concurrently. If one slot rejects the request or fails, the backend refunds the charges to the other slots, even if
-/// the caller has left by then. A rejection by one of several slots has the source
+/// For one key of the caller, all policies without [colocation](Policy::colocate) have their server keys in one slot.
+/// If all keys of a request are in one slot, one call decides on them. If the keys are in several slots, the backend
+/// sends one call to each slot concurrently. If one slot rejects the request or fails, the backend refunds the charges
+/// to the other slots, even if the caller has left by then. A rejection by one of several slots has the source
 /// [`Source::Parts`](tower_dist_ratelimit::Source::Parts). Until the refund arrives, the refunded charge can cause the
 /// rejection of another request. [`Policy::colocate`] puts policies in one slot.
 ///
-/// A refund that finds a full queue or a moving slot is retried for about 5 s while the connection lasts. If it still
-/// fails, it is [counted](Self::lost_corrections) as lost. A lost refund admits fewer requests, never more. A refund
-/// counts in the window in which it arrives. If the window of its charge has ended by then, the refund can free tokens
-/// of the later window.
+/// If the send queue is full or the slot moves, a refund is retried for about 5 s while the connection lasts. If it
+/// still fails, it is [counted](Self::lost_corrections) as lost. A lost refund admits fewer requests, never more. A
+/// refund counts in the window in which it arrives. If the window of its charge has ended by then, the refund can free
+/// tokens of the later window.
 ///
 /// The backend follows moving slots and promoted replicas. While a slot moves, its keys can be on two nodes; the
 /// backend then decides on each policy of the request separately, as if the keys were in different slots. A process can
@@ -163,21 +165,23 @@ use crate::{
 /// Under light load each request is sent immediately. While two calls for the same policies are in flight, further
 /// requests usually wait a few milliseconds at most, and then share a call. A call carries at most 256 requests and 32
 /// rows. A row is one request, or several consecutive requests of the same cost to the same key. Such requests usually
-/// share a row if they charge only one policy, which is a token or leaky bucket without dynamic quotas. If the server
-/// does not know a script, the call takes a second round trip.
+/// share a row if their only policy is a token or leaky bucket without dynamic quotas. If the server does not know a
+/// script, the call takes a second round trip.
 ///
 /// A request to a token bucket takes 3 to 6 µs of the server's time in a shared call, and 0.3 µs if many requests share
-/// a row. A call of its own takes 5 to 9 µs if the server reads several calls at a time, and 11 to 22 µs otherwise.
+/// a row. A request in a call of its own takes 5 to 9 µs if the server reads several calls at a time, and 11 to 22 µs
+/// otherwise.
 ///
-/// A registered set of policies stays in memory until the last handle is dropped, and takes some kilobytes per policy.
-/// An equal set is registered only once, so rebuilding unchanged limits takes no memory. The server caches at most one
-/// script per policy, one per set, and a short script that checks new connections.
+/// All policies of one layer or limiter form a *set*. A registered set stays in memory until the last handle is
+/// dropped, and takes some kilobytes per policy. An equal set is registered only once, so rebuilding unchanged limits
+/// takes no memory. The server caches at most one script per policy, one per set, and a short script that checks new
+/// connections.
 ///
 /// # Errors
 ///
-/// Building a limiter fails if the set has more than 16 policies. It also fails for the following numbers. `g` is the
-/// greatest common divisor of the limit and the window in microseconds. A token of a bucket or queue has `window / g`
-/// parts:
+/// Building a limiter fails if it has more than 16 policies. Let `g` be the greatest common divisor of the limit and
+/// the window in microseconds. A token of a bucket or queue then has `window / g` parts. Building a limiter also fails
+/// for these numbers:
 ///
 /// - a burst of more than 2⁵² parts;
 /// - a limit of a bucket or queue above 2⁵² · `g`;
@@ -199,10 +203,10 @@ impl Redis {
     ///
     /// A correction is a charge or refund that the caller makes after a decision. It is also a refund that the backend
     /// makes in a Cluster if one slot took tokens and another slot rejected the request or failed. A correction is lost
-    /// if its connection ends, its answer times out or is an error, or a full queue or a moving slot has blocked it for
-    /// 5 s. A lost refund may leave its tokens charged, so fewer requests are admitted. A lost extra charge may not
-    /// have taken its tokens, so more requests are admitted. If a caller's correction fails immediately, for example
-    /// without a connection, it is not counted.
+    /// if its connection ends, or its answer times out or is an error. It is also lost if a full queue or a moving slot
+    /// blocks it for about 5 s. A lost refund may leave its tokens charged, so fewer requests are admitted. A lost
+    /// extra charge may not have taken its tokens, so more requests are admitted. If a caller's correction fails
+    /// immediately, for example without a connection, it is not counted.
     ///
     /// # Example
     ///
@@ -228,7 +232,8 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// A [timeout](BackendError::is_timeout), if a correction or such a request is still in progress after `limit`.
+    /// A [timeout](BackendError::is_timeout), if a correction, or a request with keys in different slots, is still in
+    /// progress after `limit`.
     ///
     /// # Cancel safety
     ///

@@ -155,8 +155,10 @@ impl RedisBuilder {
     /// Timeout of the server's answer to one call. Must be above zero. After two consecutive timeouts the backend
     /// replaces the connection.
     ///
-    /// A request waits only until its limiter's `backend_timeout`, which is normally shorter. If the answer arrives
-    /// between the two timeouts, the request may have been charged although the limiter did not use the answer.
+    /// A request waits only until its limiter's
+    /// [`backend_timeout`](tower_dist_ratelimit::RateLimitLayerBuilder::backend_timeout), which is normally shorter. If
+    /// the answer arrives between the two timeouts, the request may have been charged although the limiter did not use
+    /// the answer.
     ///
     /// # Default
     ///
@@ -228,9 +230,9 @@ impl RedisBuilder {
     ///
     /// - an invalid URL or prefix, or a timeout of zero;
     /// - credentials for sentinels with a URL that names no sentinels;
-    /// - a URL with `rediss` without the feature `tls`;
+    /// - a URL with `rediss` if the feature `tls` is off;
     /// - root certificates that are not valid PEM, that contain an invalid certificate, or that contain no certificate;
-    /// - root certificates with a URL without `rediss`.
+    /// - root certificates, if the URL does not use `rediss`.
     ///
     /// # Panics
     ///
@@ -247,8 +249,8 @@ impl RedisBuilder {
     /// an outage of the server.
     ///
     /// Until the first connection every decision fails immediately, and
-    /// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. This method sends nothing and resolves no host. So a
-    /// wrong password or an unreachable host is not an error here, but the reason of those failures.
+    /// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. A background task resolves the host, connects and
+    /// logs in. So a wrong password or an unreachable host is not an error of this method: instead, the decisions fail.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Limiter, Policy, Quota, Source};

@@ -82,7 +82,7 @@ pub use crate::{
 /// # Cost
 ///
 /// Creating a `Limit` and writing a state to bytes allocate. Reading and charging can allocate, because a state of more
-/// than two words is on the heap.
+/// than two 64-bit words is on the heap.
 #[derive(Clone, Debug)]
 pub struct Limit {
     pub(crate) arithmetic: Arc<dyn Arithmetic>,
@@ -205,11 +205,12 @@ impl State {
         algorithm::charge(&*self.limit.arithmetic, &mut self.words, now, &take)
     }
 
-    /// Corrects a charge: takes `delta` more tokens even if fewer are free, or returns `-delta` tokens.
+    /// Corrects a charge: takes `delta` more tokens even if fewer are free. If `delta` is negative, returns `-delta`
+    /// tokens instead.
     ///
     /// A refund returns at most the used tokens. An extra charge takes at most the tokens that the algorithm can still
-    /// count. The charge's cost is not read: the caller limits a refund to the cost. Returns whether the number of used
-    /// tokens changed.
+    /// count. This method does not read the charge's cost, so the caller has to limit a refund to the cost. Returns
+    /// whether the number of used tokens changed.
     pub fn settle(&mut self, nanos: u64, charge: &Charge<'_>, delta: i64) -> bool {
         let (now, take) = (self.when(nanos), Take::of(charge));
         let arithmetic = &self.limit.arithmetic;

@@ -40,26 +40,26 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// | promise | check |
 /// |---|---|
-/// | [`register`](Self::register) takes the policies that the backend supports, and rejects all others. An equal set gets the same ids. | `building` |
-/// | A successful answer to [`acquire`](Self::acquire), also a [`Later`](Answer::Later) one, has one decision per charge. Its value is `true` if all of them are `allowed`. | every check |
+/// | [`register`](Self::register) takes the policies that the backend supports, and rejects all others. An equal list of policies gets the same ids. | `building` |
+/// | A successful answer to [`acquire`](Self::acquire), also a [`Later`](Answer::Later) one, has one decision per charge. The answer's value is `true` if all decisions are `allowed`. | every check |
 /// | A decision has the quota's limit, the granted and the remaining tokens, and a leaky queue's delay. In a leaky queue, the remaining tokens are the free places. | `decisions` |
 /// | An allowed charge grants all free tokens up to [`up_to`](Charge::up_to), and at least its cost. A leaky queue grants only the cost. A rejected charge grants nothing, and neither does a charge of zero cost. | `decisions` |
 /// | `retry_after` is zero if allowed. It is `None` if a quota of zero rejects the charge. It is also `None` if the cost is above the burst, or above the limit of an algorithm without a burst. Otherwise it is exact: one nanosecond (or the clock's grain) earlier the same request is rejected. | `decisions`, `retry` |
-/// | If the quota in force decides, `reset_after` is the time until the key has no used tokens, for allowed and for rejected requests. | `decisions`, `expiry` |
+/// | If a charge is decided by the [quota in force](Charge::quota), `reset_after` is the time until the key has no used tokens, for allowed and for rejected requests. | `decisions`, `expiry` |
 /// | Unless a clock jumped back, a charge of zero cost leaves the state as it was, and a rejected charge changes only the key's [quota](Charge::quota). | `nothing written` |
 /// | [`settle`](Self::settle) with a positive `delta` takes tokens even if too few are free; the key is then in debt. With a negative `delta` it returns at most the cost of each charge, and never more than the used tokens. Its answer is `true` and has no decisions. | `refunds` |
 /// | [`reset`](Self::reset) forgets one key and no other. It succeeds if the key has no state. | `reset` |
 /// | A key is any bytes, from none to 64 KiB. Apart from collisions of hashes, no two keys share a state. | `keys` |
-/// | Concurrent charges of cost 1 to one key, under one policy, together get at most the free tokens. If there are enough charges, they get all of them. | `racing` |
-/// | [`acquire`](Self::acquire) makes all charges, or none. A backend that charges in [parts](crate::Source::Parts) refunds the parts that took tokens. In a rejected set, the decision of a policy without a shortage is `allowed`, with nothing granted. | `all or nothing` |
-/// | Unless its cost or its quota is zero, a charge's quota is in force until another charge changes it. Used tokens stay used. A charge with a cost and without a quota puts the policy's own quota in force. | `dynamic quotas` |
+/// | Concurrent charges of cost 1 to one key, under one policy, together get at most the free tokens. If there are enough charges, the charges get all free tokens. | `racing` |
+/// | [`acquire`](Self::acquire) makes all charges, or none. If a backend charges in [parts](crate::Source::Parts), and one part is rejected or fails, the backend refunds the parts that took tokens. If the request is rejected, the decision of a policy that would allow it alone is `allowed`, with nothing granted. | `all or nothing` |
+/// | If a charge has a quota, and its cost and quota are above zero, the quota is in force until another charge changes it. Used tokens stay used. A charge with a cost above zero and no quota puts the policy's own quota in force. | `dynamic quotas` |
 ///
 /// No check covers these promises:
 ///
 /// - The caller may drop the future of [`Answer::Later`] at any time. A charge that is then in flight to a server may
 ///   stay charged.
 /// - The caller usually does not send a request again after a failed answer.
-/// - The future needs no timeout of its own: a caller waits at most its
+/// - The future of [`Answer::Later`] needs no timeout of its own: a caller waits at most its
 ///   [`backend_timeout`](crate::RateLimitLayerBuilder::backend_timeout).
 pub trait Backend: Any + Send + Sync {
     /// Returns the maximum number of policies that one `acquire` decides together. Building a limiter with more fails.

@@ -432,8 +432,8 @@ impl Policy {
     /// Hides the policy from HTTP and gRPC clients. The layer decides and charges as usual, but no header and no
     /// built-in rejection body names the policy.
     ///
-    /// Use it for limits that protect the service as a whole, which clients cannot plan for. A rejection keeps its
-    /// status and its retry hint, such as `Retry-After`. [Observers](crate::Observer) and
+    /// Use it for limits that protect the service as a whole, because clients cannot plan for such limits. A rejection
+    /// keeps its status and its retry hint, such as `Retry-After`. [Observers](crate::Observer) and
     /// [`Rejection::violated`](crate::Rejection::violated) see the policy.
     ///
     /// # Default
@@ -473,7 +473,7 @@ impl Policy {
     /// | a limit or burst of zero | rejects every request, without a round trip |
     /// | any other quota with a window of zero or above 100 years | the policy's quota |
     /// | another quota, with a bucket or leaky queue | that quota, or the nearest quota within the backend's bounds |
-    /// | another quota, with a window or log algorithm | its limit within the backend's bounds, with the policy's window; a log counts at most 10,000, or less in some backends |
+    /// | another quota, with a window or log algorithm | the returned limit within the backend's bounds, with the policy's window; the limit of a log is at most 10,000, or less in some backends |
     ///
     /// Used tokens stay used when the quota changes. If a bucket, window or log has more used tokens than the new burst
     /// or limit, it rejects requests until enough tokens have returned. If the new burst or limit is higher, the key
@@ -507,9 +507,9 @@ impl Policy {
     /// database.
     ///
     /// The look-up must finish within the layer's [timeout](crate::RateLimitLayerBuilder::backend_timeout). If the
-    /// look-up times out, [`FailureMode`](crate::FailureMode) decides. If the backend is a
-    /// [`Memory`](crate::backend::Memory) and no [consistency](crate::RateLimitLayerBuilder::consistency) is set,
-    /// [`Local`](crate::FailureMode::Local) decides with the quotas given to [`Policy::new`](Self::new). After the
+    /// look-up times out, [`FailureMode`](crate::FailureMode) decides. Over a [`Memory`](crate::backend::Memory)
+    /// without a [consistency](crate::RateLimitLayerBuilder::consistency) setting, the mode
+    /// [`Local`](crate::FailureMode::Local) then uses the whole quotas given to [`Policy::new`](Self::new). After the
     /// look-up, the backend has the whole timeout again, so a slow look-up never opens the backend's circuit. During
     /// the look-up the request occupies the ready inner service, so keep the quotas in a cache.
     ///
@@ -571,7 +571,7 @@ impl Policy {
         self.backend.colocated.as_deref()
     }
 
-    /// Returns whether charges can carry a quota.
+    /// Returns whether the policy has [dynamic quotas](Self::dynamic_quotas), so that a charge can have its own quota.
     #[must_use]
     pub fn has_dynamic_quotas(&self) -> bool {
         self.backend.dynamic_quotas

@@ -17,7 +17,8 @@ macro_rules! shared_setters {
         ///
         /// # Default
         ///
-        /// [`FailureMode::Local`] with 1 instance: each instance then admits up to the whole limit.
+        /// [`FailureMode::Local`] with `instances: 1`. While the backend fails, every instance of a fleet then admits
+        /// up to the whole limit.
         pub fn failure_mode(mut self, mode: FailureMode) -> Self {
             self.settings.failure_mode = mode;
             self
@@ -50,7 +51,7 @@ macro_rules! shared_setters {
 
         /// Sets whether this instance caches the rejections of a remote backend.
         ///
-        /// After a rejection, this instance usually rejects requests of the same keys that cost at least as much,
+        /// After a rejection, this instance usually rejects requests with the same keys and at least the same cost,
         /// without a round trip. It does so at most until the backend would admit the rejected request, and for at most
         /// 1 s. The backend would usually reject these requests, too. The main exceptions are refunds, resets and
         /// raised limits within that second, by another instance or another limiter.

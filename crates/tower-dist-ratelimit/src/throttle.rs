@@ -7,27 +7,27 @@ pub use self::future::ThrottleFuture;
 pub(crate) use self::wait_queues::WaitQueues;
 use crate::{CallLimit, CallLimitLayer, Waits};
 
-/// Delays requests to a service until its limit admits them: for requests that your program sends, to stay within the
-/// receiver's limit.
+/// Delays requests to a service until the layer's limit admits them. Use it for requests that your program sends, to
+/// stay within the receiver's limit.
 ///
 /// - The service is always ready. A call waits for its turn, then makes a clone of the inner service ready and calls
 ///   it. During the wait it reserves no capacity of the inner service.
 /// - Waiting requests with the same keys usually pass in the order of their calls. Only the first of them queries the
 ///   backend.
-/// - A request that would probably wait longer than `max_wait` is rejected immediately with
-///   [`Reason::TooLong`](crate::Reason::TooLong). If the wait is unknown, the request waits, and is rejected if its
-///   turn has not come after `max_wait`.
-/// - A request that has to wait for tokens but finds `max_waiters` waiting requests is usually rejected with
-///   [`Reason::QueueFull`](crate::Reason::QueueFull). A request that can never pass is normally rejected with
-///   [`Reason::Quota`](crate::Reason::Quota). With [`FailureMode::Local`](crate::FailureMode::Local), a request that
-///   costs more than this instance's share of a burst can be rejected with
-///   [`Reason::ReducedCapacity`](crate::Reason::ReducedCapacity) during a failure of the backend and for some seconds
-///   after it.
+/// - A request that would probably wait longer than [`max_wait`](crate::CallLimitLayerBuilder::max_wait) is rejected
+///   immediately with [`Reason::TooLong`](crate::Reason::TooLong). If the wait is unknown, the request waits, and is
+///   rejected if its turn has not come after `max_wait`.
+/// - If [`max_waiters`](crate::CallLimitLayerBuilder::max_waiters) requests are already waiting, a request that has to
+///   wait for tokens is usually rejected with [`Reason::QueueFull`](crate::Reason::QueueFull). A request that can never
+///   pass is normally rejected with [`Reason::Quota`](crate::Reason::Quota). With
+///   [`FailureMode::Local`](crate::FailureMode::Local), a request that costs more than this instance's share of a burst
+///   can be rejected with [`Reason::ReducedCapacity`](crate::Reason::ReducedCapacity) during a failure of the backend
+///   and for some seconds after it.
 /// - A call that is dropped before it calls the inner service gives its place to the requests behind it, and usually
 ///   returns its tokens. A place in a [leaky queue](crate::Policy::leaky_queue) stays taken, because later requests
 ///   already have their times. The layer limits the waits in such a queue to `max_wait`, too.
 ///
-/// Build it with [`CallLimitLayer::builder`](crate::CallLimitLayer::builder) and
+/// Build the layer with [`CallLimitLayer::builder`](crate::CallLimitLayer::builder) and
 /// [`waiting`](crate::CallLimitLayerBuilder::waiting). Services and clones of one layer share its queues: one for each
 /// combination of keys. `max_waiters` counts the requests in all of them.
 ///

@@ -52,8 +52,8 @@ impl HedgeHandle {
     }
 
     /// Returns the delay from a call's start to the first hedge. Until a percentile is learned, this is the
-    /// [`initial_delay`](crate::HedgeLayerBuilder::initial_delay) within `min_delay` and `max_delay`, or `None` if it
-    /// is not set.
+    /// [`initial_delay`](crate::HedgeLayerBuilder::initial_delay) within `min_delay` and `max_delay`, or `None` if no
+    /// initial delay is set.
     ///
     /// With [`key`](crate::HedgeLayerBuilder::key) and a percentile, this is the delay of requests without a key, and
     /// of requests with a key beyond the first 256.
@@ -66,8 +66,8 @@ impl HedgeHandle {
 
     /// Returns the name and the delay of each [`key`](crate::HedgeLayerBuilder::key) with a class of its own, at most
     /// 256, sorted by name. Until the percentile of a key is learned, its delay is the
-    /// [`initial_delay`](crate::HedgeLayerBuilder::initial_delay) within `min_delay` and `max_delay`, or `None` if it
-    /// is not set. The list is empty if the trigger is not a percentile.
+    /// [`initial_delay`](crate::HedgeLayerBuilder::initial_delay) within `min_delay` and `max_delay`, or `None` if no
+    /// initial delay is set. The list is empty if the trigger is not a percentile.
     ///
     /// # Cost
     ///
@@ -79,9 +79,9 @@ impl HedgeHandle {
         settings.bounds.as_ref().map(delays).unwrap_or_default()
     }
 
-    /// Sets the trigger to a percentile. It starts with the latencies that the layer learned earlier; with another
-    /// trigger, the layer learns none. If the layer was given no budget, its budget is the default budget of a
-    /// percentile.
+    /// Sets the trigger to a percentile. The percentile starts with the latencies that the layer learned earlier. While
+    /// the trigger is not a percentile, the layer learns no latencies. If the layer was given no budget, its budget
+    /// becomes the [default budget](crate::HedgeLayerBuilder#default) of a percentile.
     ///
     /// # Errors
     ///
@@ -104,7 +104,8 @@ impl HedgeHandle {
     ///
     /// # Errors
     ///
-    /// Returns an error if `hedges` is not from 1 to 100, or if the trigger is `delays` or `fan_out`.
+    /// Returns an error if `hedges` is not from 1 to 100, or if the trigger is
+    /// [`delays`](crate::HedgeLayerBuilder::delays) or [`fan_out`](crate::HedgeLayerBuilder::fan_out).
     pub fn set_max_hedges(&self, hedges: u32) -> Result<(), BuildError> {
         self.change(|given| given.max_hedges = Some(hedges))
     }

@@ -4,8 +4,8 @@ use tower_attempt::Attempt;
 
 /// The report of an HTTP or gRPC hedge layer on a call, in the extensions of the call's response.
 ///
-/// The layer adds a report if it sent a hedge, whichever attempt won. The report replaces that of a hedge layer below.
-/// If the layer sent no hedge, the report of a layer below stays.
+/// The layer adds a report if it sent a hedge, whichever attempt won. The report replaces the report of a hedge layer
+/// below. If the layer sent no hedge, the report of a layer below stays.
 ///
 /// ```
 /// use tower_hedge_latency::{AttemptKind, HedgeInfo};
@@ -26,6 +26,6 @@ pub struct HedgeInfo {
     pub attempts: u32,
     /// The trigger's delay from the call's start to the first hedge. That hedge may have been sent earlier, because an
     /// attempt failed. It may have been sent later, because its service was not ready, or because a failed attempt
-    /// named a wait. It may also have been skipped, before a later hedge was sent.
+    /// asked for a wait, for example by `Retry-After`. It may also have been skipped, before a later hedge was sent.
     pub delay: Duration,
 }

@@ -117,8 +117,9 @@ macro_rules! __layer {
             ///
             /// # Errors
             ///
-            /// Returns an error if the budget is out of its range or the layer has budgets by key. A hedge layer whose
-            /// trigger is a `percentile` that was set also rejects a budget that cannot pay for that percentile.
+            /// Returns an error if the budget is out of its range or the layer has budgets by key. If an explicitly set
+            /// `percentile` triggers a hedge layer's hedges, that layer also rejects a budget that cannot pay for that
+            /// percentile.
             pub fn set_budget(&self, budget: $crate::Budget) -> Result<(), $crate::BuildError> {
                 let deposits = self.0.load().config.common.deposits();
                 let pool = $crate::layer::Pool::one(budget, deposits);
@@ -127,8 +128,8 @@ macro_rules! __layer {
 
             /// Applies the settings that were given to `layer`. Other settings stay.
             ///
-            /// Every service of this handle's layer follows from its next call on. Calls in flight end with the
-            /// settings that they began with. If `layer` was given a single budget, both layers share it.
+            /// Every service of this handle's layer uses the new settings from its next call on. Calls in flight end
+            /// with the settings that they began with. If `layer` was given a single budget, both layers share it.
             ///
             /// Name, budgets by key, counts and learned latencies stay. The parts whose types are parameters of the
             /// layer also stay. Examples are the observer, and the protocol with its rules and with settings like
@@ -571,9 +572,9 @@ macro_rules! __layer {
                 self.rule(|settings| settings.retry_statuses = statuses.into_iter().collect())
             }
 
-            /// Generates an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) for each request without a
-            /// key whose method is not idempotent, except CONNECT. The request may then be resent like an idempotent
-            /// one.
+            /// Generates an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) for each request, except
+            /// CONNECT, that has neither a key nor an idempotent method. The request may then be resent like an
+            /// idempotent one.
             ///
             /// Use it only with servers that honour the key. If a server ignores the key, a resent POST may act twice.
             /// The closure must return a new key for every request, such as a random UUID. This layer's attempts of a

@@ -70,9 +70,9 @@ pub enum AttemptOutcome<'a> {
         /// The gRPC status code in the response head; `None` for other protocols, and if the head has no `grpc-status`.
         grpc_status: Option<u16>,
     },
-    /// The service returned an error. For an error of a [registered](crate::WrapsError::register) type, the field is
-    /// the wrapped error. `None` means that the type of this error is not recognised: see
-    /// [`WrapsError`](crate::WrapsError).
+    /// The service returned an error. The field is this error. If the error's type is
+    /// [registered](crate::WrapsError::register), the field is the wrapped error. `None` means that the layer does not
+    /// recognise the type of the error that the field would hold: see [`WrapsError`](crate::WrapsError).
     Error(Option<&'a (dyn Error + 'static)>),
     /// An attempt timeout or the call's deadline ended the attempt.
     TimedOut(Elapsed),

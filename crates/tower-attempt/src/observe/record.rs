@@ -27,8 +27,8 @@ pub trait Observe: Clone {
 /// Sends the events of one call. If the record of an [`Observed`] call is dropped before
 /// [`CallEnded`](Event::CallEnded), it sends this event with [`StopReason::Cancelled`].
 pub trait Record {
-    /// Sends an event other than [`AttemptEnded`](Event::AttemptEnded). Before [`CallEnded`](Event::CallEnded), also
-    /// sends the end of each attempt in flight, as cancelled.
+    /// Sends an event other than [`AttemptEnded`](Event::AttemptEnded). If the event is
+    /// [`CallEnded`](Event::CallEnded), first sends the end of each attempt in flight, as cancelled.
     #[inline]
     fn send(&mut self, _: Event<'_>) {}
 

@@ -39,8 +39,8 @@ impl<E: Error + 'static> Error for ReplayError<E> {
 ///
 /// There are two usual causes. Either the body is longer than the limit of
 /// [`ReplayableRequest`](crate::ReplayableRequest), and another attempt continues with the body. Or the body failed,
-/// and another attempt receives the body's own error. An attempt is also interrupted if the body panics in another
-/// attempt, or returns a frame there that cannot be copied, because the frame's kind is unknown.
+/// and another attempt receives the body's own error. An attempt is also interrupted if, in another attempt, the body
+/// panics or returns a frame of an unknown kind, which cannot be copied.
 ///
 /// A layer usually does not report an interrupted attempt to its caller while another attempt is in flight. After an
 /// interruption, this error is among the sources of the error of an `axum::body::Body`, `tonic::body::Body`,

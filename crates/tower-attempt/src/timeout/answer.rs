@@ -99,8 +99,8 @@ fn gateway_timeout<B: Default>() -> http::Response<B> {
     response
 }
 
-/// Creates the outcome of a timeout. gRPC has an outcome of its own. The other protocols of this crate use the
-/// [`TimeoutAnswer`] of the service's error type.
+/// Creates the outcome of a timeout. For gRPC, it is a response with the status DEADLINE_EXCEEDED. The other protocols
+/// of this crate use the [`TimeoutAnswer`] of the service's error type.
 pub trait TimedOut<Res, E> {
     /// Returns the outcome of a timeout.
     ///

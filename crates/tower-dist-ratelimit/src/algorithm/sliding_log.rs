@@ -4,11 +4,12 @@ use super::{Arithmetic, MAX_COUNT, Now, Take, Words, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
 /// The maximum limit of a sliding window log, in tokens. A log is a list of entries, each usually of one request. In
-/// [`Memory`](crate::backend::Memory) and in a [`Limit`](crate::arithmetic::Limit), this is also the maximum number of
-/// entries inside a key's window.
+/// [`Memory`](crate::backend::Memory) and in a [`Limit`](crate::arithmetic::Limit), `MAX_LOG` is also the maximum
+/// number of entries inside a key's window.
 ///
-/// In `Memory` and `Limit`, a correction that raises a request's cost can find this many entries in the window. The
-/// correction's tokens then join the last entry, which takes the time of the correction if that is later.
+/// In `Memory` and `Limit`, a correction that raises a request's cost normally adds an entry. If the window already has
+/// `MAX_LOG` entries, the correction's tokens join the last entry instead. If the correction is later than this entry,
+/// the entry takes the time of the correction.
 ///
 /// A log usually takes 16 to 37 bytes of memory per request in a key's window: it grows by doubling, and drops old
 /// requests in batches.

@@ -39,14 +39,14 @@ pub enum Algorithm {
     /// The counters of the current and the previous window. The previous window counts in proportion to its overlap
     /// with a window that ends now.
     SlidingWindow,
-    /// One counter for each of `count` + 1 successive buckets; `count` buckets make a window. The oldest bucket counts
-    /// in proportion to its part inside a window that ends now.
+    /// One counter for each of `count` + 1 successive time buckets. The length of a window is `count` buckets. The
+    /// oldest bucket counts in proportion to its part inside a window that ends now.
     SlidingWindowBuckets {
         /// Number of buckets in a window, from 2 to 100.
         count: u32,
     },
-    /// One counter for each of `count` + 1 successive buckets; `count` buckets make a window. The oldest bucket counts
-    /// in full.
+    /// One counter for each of `count` + 1 successive time buckets. The length of a window is `count` buckets. The
+    /// oldest bucket counts in full.
     SlidingWindowStrict {
         /// Number of buckets in a window, from 2 to 100.
         count: u32,

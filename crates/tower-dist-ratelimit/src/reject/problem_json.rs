@@ -17,8 +17,9 @@ use super::{Reason, Rejection, RejectionResponse, problem::write};
 /// A rejection by [this instance's share](crate::FailureMode::Local) of a quota has status 503 and the type
 /// `https://iana.org/assignments/http-problem-types#temporary-reduced-capacity`. It names the policies in the same way.
 ///
-/// All other rejections have the type `about:blank`, which adds nothing to the status. Status 500 has a `detail` with
-/// the [hint](Rejection::hint), if the key has one.
+/// All other rejections have the type `about:blank`, which adds nothing to the status. Status 500 means that the
+/// request lacks a key because the server is misconfigured. If the key has a [hint](Rejection::hint), the `detail` of
+/// the document contains it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProblemJson;
 

@@ -18,17 +18,17 @@ use crate::{
 /// The response of a [`Throttle`](super::Throttle) service.
 ///
 /// Queued requests with the same keys wait for the first of them. So poll the future until it is ready, or drop it: a
-/// future that keeps its place without being polled blocks the requests behind it until they reach `max_wait`. A call
-/// outside a tokio runtime can take a place in a queue only when the future is polled. That poll needs a runtime with a
-/// timer.
+/// future that keeps its place without being polled blocks the requests behind it until they reach
+/// [`max_wait`](crate::CallLimitLayerBuilder::max_wait). A call outside a tokio runtime can take a place in a queue
+/// only when the future is polled. That poll needs a runtime with a timer.
 ///
 /// # Cancel safety
 ///
 /// If the future is dropped while it waits for tokens, it gives its place to the requests behind it. A charge that a
-/// remote backend has not answered yet can stay. If the future is dropped after that wait and before the call of the
-/// inner service, it returns its tokens. A remote backend usually receives them in the background. A place in a [leaky
-/// queue](crate::Policy::leaky_queue) and tokens of a window that has ended are not returned. After the call of the
-/// inner service, dropping the future drops the inner call.
+/// remote backend has not answered yet can stay. If the future is dropped after the wait for tokens and before the call
+/// of the inner service, it returns its tokens. A remote backend usually receives them in the background. A place in a
+/// [leaky queue](crate::Policy::leaky_queue) and tokens of a window that has ended are not returned. After the call of
+/// the inner service, dropping the future drops the inner call.
 ///
 /// # Panics
 ///

@@ -23,7 +23,7 @@ use crate::{HedgeLayer, NoObserver};
 /// | `min_delay`, `max_delay`, `initial_delay` | 1 ms, none, none | resolution of tokio's timers |
 /// | `window` | 10 s, or longer until it has `max(100, 10 ÷ (1 − q))` samples | |
 /// | `budget` | `percentile`: starts with 10 tokens and holds at most 100; each successful call that may be hedged adds 1 − q. Other triggers: unlimited, because you choose the times of hedges | *The Tail at Scale* |
-/// | `key` | one class | |
+/// | `key` | one class for all requests | |
 ///
 /// Choose the protocol first, with `http` or `grpc`. Call all other setters in any order.
 ///
@@ -36,7 +36,7 @@ use crate::{HedgeLayer, NoObserver};
 ///     .http()
 ///     .name("payments")
 ///     .shared_budget(budget)
-///     .hedge_if(|request| request.path() != "/report")              // narrows; `hedge_unsafe_if` widens
+///     .hedge_if(|request| request.path() != "/report") // excludes requests; `hedge_unsafe_if` includes more
 ///     .percentile(0.95)
 ///     .build()?;
 /// # assert_eq!(hedge.handle().quantile(), Some(0.95));

@@ -12,8 +12,8 @@ use crate::{Attempt, AttemptKind};
 
 /// The copy of a request, from which further attempts are made. Not every copy can be resent.
 ///
-/// The parts are cloned one by one from the borrowed request, straight into this struct. If it held a `Request`
-/// instead, that would be created empty, filled with the clones and then moved here, in every call.
+/// The parts are cloned one by one from the borrowed request, straight into this struct. If the struct held a `Request`
+/// instead, every call would create an empty `Request`, fill it with the clones and move it here.
 #[derive(Debug)]
 pub struct SavedRequest<S: Body> {
     method: Method,
