@@ -50,15 +50,15 @@ pub use self::{
 };
 use crate::{Algorithm, backend::Backend};
 
-/// A run of the checks against a backend.
+/// A run of the [conformance kit](crate::conformance) against a [`Backend`].
 ///
 /// The kit uses its own policy names, so it can share a store with other users. If the store keeps the state of the
 /// last run, give each run a new [`seed`](Self::seed).
 ///
 /// # Default
 ///
-/// All algorithms except staggered fixed windows, with leases and dynamic quotas. 40 random sequences of 40 requests
-/// for each algorithm. Seed 1.
+/// All algorithms except staggered [fixed windows](Algorithm::FixedWindow). For each algorithm, 40 random sequences of
+/// 40 requests, with [leases](Self::without_leases) and [dynamic quotas](Self::without_dynamic_quotas). Seed 1.
 ///
 /// # Cost
 ///
@@ -120,7 +120,8 @@ impl Conformance {
         self
     }
 
-    /// Leaves out charges with [`up_to`](crate::backend::Charge::up_to) above their cost.
+    /// Leaves out charges whose maximum grant, [`up_to`](crate::backend::Charge::up_to), is above their cost. Only
+    /// [leases](crate::Consistency::Leased) need such charges.
     pub fn without_leases(mut self) -> Self {
         self.leases = false;
         self
@@ -132,8 +133,8 @@ impl Conformance {
         self
     }
 
-    /// Sets the number of random sequences of requests per algorithm. The kit compares each sequence with the
-    /// [`arithmetic`](crate::arithmetic).
+    /// Sets the number of random sequences of requests per algorithm. For each sequence, the kit compares the backend's
+    /// decisions with those of the [`arithmetic`](crate::arithmetic) module.
     pub fn sequences(self, sequences: u32) -> Self {
         Self { sequences, ..self }
     }
@@ -161,7 +162,7 @@ impl Conformance {
     ///
     /// # Errors
     ///
-    /// A promise that the backend breaks.
+    /// Fails if the backend breaks a promise of [`Backend`].
     ///
     /// # Panics
     ///

@@ -38,17 +38,18 @@ pub enum Consistency {
     /// round trip.
     ///
     /// A key is usually leased if this instance gets at least 16 requests for it per lease time. At most 1,024 keys
-    /// have leases at a time. Refills usually run in the background before the tokens run out, one at a time per key. A
-    /// refill tops the leased tokens up to about three quarters of the tokens that this instance needs in a lease time.
-    /// The refill leases at most the larger of two numbers: a quarter of the tokens that the backend last reported as
-    /// remaining, and the cost of 16 requests. The second number is at most a quarter of the burst. If a request waits
-    /// for the refill, the refill also pays the request's cost.
+    /// have leases at a time. A refill requests more leased tokens for a key from the backend. Refills usually run in
+    /// the background before the leased tokens run out, one at a time per key. A refill tops the leased tokens up to
+    /// about three quarters of the tokens that this instance needs in a lease time. The refill leases at most the
+    /// larger of two numbers: a quarter of the tokens that the backend last reported as remaining, and the cost of 16
+    /// requests. The second number is at most a quarter of the burst. If a request waits for the refill, the refill
+    /// also pays the request's cost.
     ///
-    /// The backend decides exactly on requests for other keys, and on a [leaky queue](crate::Policy::leaky_queue).
-    /// Outside of a tokio runtime there are no refills.
+    /// The backend decides exactly on requests for keys that are not leased. It also decides exactly on all requests
+    /// under a [leaky queue](crate::Policy::leaky_queue). Outside of a tokio runtime there are no refills.
     ///
     /// [`Decision::remaining`](crate::Decision::remaining) usually includes the tokens leased here. A
-    /// [peek](crate::Limiter::peek) reports the tokens in the backend without them.
+    /// [peek](crate::Limiter::peek) reports only the tokens that remain in the backend.
     ///
     /// Choose a lease time of at least six round trips. A longer lease time saves more round trips, and admits
     /// more above the limit. While the [circuit is open](crate::FailureMode), existing leases are spent until
@@ -57,24 +58,28 @@ pub enum Consistency {
     /// # Over-admission
     ///
     /// Unless the [failure mode](crate::FailureMode) decides, a fleet admits in any interval D at most the tokens that
-    /// the backend admits in D + the lease time. Neither the number of instances nor the crash of one changes that
-    /// bound. In other words, the burst of a bucket is in effect larger by the rate times the lease time.
+    /// the backend admits in D + the lease time. For a bucket, this is in effect a burst that is larger by the rate
+    /// times the lease time. Neither the number of instances nor the crash of an instance changes the bound.
     ///
     /// A lease ends one lease time after the instance *requests* it. The instance measures the time by its own clock,
-    /// which can stop while a machine is suspended. Unused tokens expire with the lease. An instance that shuts down
-    /// before its leases end can [return](crate::Limiter::return_leases) the unused leased tokens of a bucket, except
-    /// as many as the bucket gains in a lease time plus the backend timeout.
+    /// which can stop while its machine is suspended. Unused tokens expire with the lease. An instance that shuts down
+    /// before its leases end can [return](crate::Limiter::return_leases) the unused leased tokens of a bucket. From
+    /// each key's tokens, it first deducts the number that the bucket gains in a lease time plus the backend timeout.
     ///
     /// # Above the limit
     ///
     /// If the backend grants fewer tokens than requested, this instance usually makes a pause before the key's next
-    /// refill. During the pause it rejects requests that find too few leased tokens. But if the backend has rejected a
-    /// request, this instance rejects only requests that cost at least as much as that one, and the backend decides on
-    /// cheaper ones. The first pause lasts for about the time in which 1 request for the key arrives here. While the
-    /// shortage continues, the pauses last for 2, 4, 8 and finally 16 requests. A pause lasts longer if the backend's
-    /// `retry_after` is longer, but at most one lease time. The `retry_after` of a request rejected here is usually the
-    /// remaining pause, or the rest of the backend's `retry_after` if that is longer. So an overloaded fleet admits the
-    /// full limit, in bursts, with about one round trip per 16 requests.
+    /// refill. During the pause it rejects requests that find too few leased tokens. If the pause follows a rejection
+    /// by the backend, this instance rejects only requests that cost at least as much as the rejected request. The
+    /// backend then decides on cheaper requests.
+    ///
+    /// The first pause lasts for about the time in which 1 request for the key arrives here. While the shortage
+    /// continues, the pauses last for the time of 2, 4, 8 and finally 16 requests. A pause lasts longer if the
+    /// backend's `retry_after` is longer, but at most one lease time. The `retry_after` of a request rejected here is
+    /// usually the remaining pause. If the rest of the backend's `retry_after` is longer, that rest is reported.
+    ///
+    /// With these pauses, an overloaded fleet admits the full limit, in bursts, with about one round trip per 16
+    /// requests.
     ///
     /// # Cost
     ///
@@ -84,24 +89,27 @@ pub enum Consistency {
     /// This instance decides with a local copy of the counts, and exchanges usage with the backend at this
     /// interval.
     ///
-    /// Over-admission grows with the number of instances: in one interval, each can admit the burst and the tokens of
-    /// that interval. The excess of a bucket becomes a debt, for which the whole fleet later rejects requests. So while
-    /// exchanges succeed, the limit of a bucket holds on average over a long time, and load comes in waves. A window
-    /// forgets its excess when it ends, so every window can exceed the limit. [Leases](Self::Leased) save about as many
-    /// round trips, and bound the excess. Use this mode for backends with long outages and for advisory limits.
+    /// Over-admission grows with the number of instances: in one interval, each instance can admit the burst and the
+    /// tokens that are gained in that interval. The excess of a bucket becomes a debt, for which the whole fleet later
+    /// rejects requests. So the fleet admits requests in waves. While exchanges succeed, the limit of a bucket holds on
+    /// average over a long time. A window forgets its excess when it ends, so every window can exceed the limit.
     ///
-    /// A backend failure in an exchange fails no request and emits no event. A report of usage that may have reached
-    /// the backend is not sent again, so the usage in it can be lost. Usage since the last exchange is lost when the
+    /// [Leases](Self::Leased) save about as many round trips as this mode, and they bound the excess. Use this mode for
+    /// backends with long outages and for advisory limits.
+    ///
+    /// A backend failure in an exchange fails no request and emits no event. If a report of usage may have reached the
+    /// backend, the report is not sent again, so its usage can be lost. Usage since the last exchange is lost when the
     /// limit is dropped or its runtime shuts down.
     ///
-    /// The requests that are decided exactly (see below) meet failures of the backend as usual. If these failures open
-    /// the [circuit](crate::FailureMode), the failure mode usually decides on the requests of all keys.
+    /// The backend decides exactly on requests outside of a tokio runtime, on keys of more than about 1,000 bytes, and
+    /// on keys above the maximum number of active keys. For these requests, the [failure mode](crate::FailureMode)
+    /// decides as usual if the backend fails. If these failures open the circuit, the failure mode usually decides on
+    /// the requests of all keys.
     ///
     /// # Cost
     ///
     /// A task per active key, with up to two round trips per exchange, and short locks per request. Each policy has at
-    /// most about 10,000 such keys. Further keys, keys of more than about 1,000 bytes, and requests outside of a
-    /// runtime are decided exactly.
+    /// most about 10,000 active keys.
     Eventual(Duration),
 }
 

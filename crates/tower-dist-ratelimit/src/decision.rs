@@ -43,16 +43,17 @@ pub struct Decision {
     /// if this policy or another one rejects the request, and with [`Source::Allowed`], which counts nothing.
     pub granted: u64,
     /// The wait until this policy allows the same request, if no other request takes the tokens. Unless the [`Source`]
-    /// notes otherwise, the wait is exact: this policy rejects the same request one nanosecond (or the backend clock's
-    /// grain) before the end of the wait, and allows it at the end. Zero if this policy allows the request.
+    /// notes otherwise, the wait is exact: this policy allows the same request at the end of the wait. It rejects the
+    /// same request one nanosecond, or one tick of the backend's clock, earlier. Zero if this policy allows the
+    /// request.
     ///
     /// `None` if the request can never pass under the quota: its cost is above the burst, or above the limit of an
     /// algorithm without a burst, or the quota is zero. With [`Source::Local`], the quota is this process's share. With
     /// [`Source::Denied`], the wait is the time until the next probe of the backend, or `None` while the circuit is
     /// closed.
     pub retry_after: Option<Duration>,
-    /// The time until no usage counts, if no other request takes tokens. Then the bucket is full, the queue is empty,
-    /// or the window has ended. Rounded up. Reliable only with [`Source::Backend`] and [`Source::Local`].
+    /// The time until the key has no used tokens, if no other request takes tokens. Then the bucket is full, the queue
+    /// is empty, or the window has ended. Rounded up. Reliable only with [`Source::Backend`] and [`Source::Local`].
     pub reset_after: Duration,
     /// The time that an allowed request waits for its turn in a [leaky queue](crate::Policy::leaky_queue), rounded up.
     /// Zero with all other algorithms.

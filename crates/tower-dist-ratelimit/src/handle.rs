@@ -25,8 +25,9 @@ use crate::{Decided, Decision, backend::OwnedCharge, limits::Limits};
 /// a handle share the charge.
 ///
 /// Every request that passes a layer with handles has a handle. The handle corrects nothing for a layer that
-/// [exempts](crate::RateLimitLayerBuilder::exempt) the request, lets it pass only as a
-/// [shadow](crate::RateLimitLayerBuilder::shadow), or admits it by [`FailureMode::Open`](crate::FailureMode::Open).
+/// [exempts](crate::RateLimitLayerBuilder::exempt) the request, or admits it by
+/// [`FailureMode::Open`](crate::FailureMode::Open). It also corrects nothing for a layer that lets a rejected request
+/// pass because of [shadow](crate::RateLimitLayerBuilder::shadow) mode.
 ///
 /// In [`Memory`](crate::backend::Memory) a correction is immediate. With a remote backend it usually runs in the
 /// background, with the layer's [`backend_timeout`](crate::RateLimitLayerBuilder::backend_timeout). At most 1024
@@ -135,15 +136,15 @@ impl RateLimitHandle {
         self.correct(|charged| charged.saturating_add(tokens), false);
     }
 
-    /// Refunds `tokens`, at most the charged tokens. Has no effect after [`settle`](Self::settle), or after the charge
-    /// has left its window.
+    /// Refunds `tokens`, at most the charged tokens. Has no effect after [`settle`](Self::settle). Under a window or
+    /// log algorithm, also has no effect once the charge no longer counts.
     pub fn refund(&self, tokens: u64) {
         self.correct(|charged| charged.saturating_sub(tokens), false);
     }
 
     /// Sets the total cost of the request, in tokens. Refunds the charged tokens above `actual`, or charges the missing
-    /// ones. For each policy, only the first call has an effect. After the charge has left its window, nothing is
-    /// refunded.
+    /// ones. For each policy, only the first call has an effect. Under a window or log algorithm, nothing is refunded
+    /// once the charge no longer counts.
     pub fn settle(&self, actual: u64) {
         self.correct(|_| actual, true);
     }

@@ -29,7 +29,8 @@ pub(crate) static X_RATELIMIT: [HeaderName; 3] = [
 /// | `q` | the quota in tokens: the limit, or the burst if the burst is larger; the places of a leaky queue count as its burst |
 /// | `w` | the seconds in which `q` tokens come back, rounded up; left out below one second |
 /// | `r` | the remaining tokens, at most `q` |
-/// | `t` | seconds, rounded up; if the policy allows the request: until the key has no used tokens, for example until its bucket is full; if the policy rejects the request: until it would allow the same request; left out if it never would |
+/// | `t` for an allowed request | the seconds until the key has no used tokens, for example until its bucket is full; rounded up |
+/// | `t` for a rejected request | the seconds until the policy would allow the same request, rounded up; left out if the policy would never allow it |
 ///
 /// The example is a quota of 600 per minute with a burst of 100, so `r` is never above 100. `q / w` is about the rate
 /// that a client can sustain: 5 per second with a burst of 10 are `q=10;w=2`.
@@ -47,8 +48,8 @@ pub(crate) static X_RATELIMIT: [HeaderName; 3] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum ResponseHeaders {
-    /// Every response, with the exceptions above. This is the default, because a client that sees a limit can stay
-    /// within it.
+    /// Every response, with the exceptions in the docs of [`ResponseHeaders`]. This is the default, because a client
+    /// that sees a limit can stay within it.
     #[default]
     Always,
     /// Rejections only.

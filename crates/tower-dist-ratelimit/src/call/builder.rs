@@ -125,8 +125,8 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
         self
     }
 
-    /// Maximum number of requests that wait for tokens concurrently, over all keys: at least 1. A delay in a leaky
-    /// queue does not count.
+    /// Maximum number of requests that wait for tokens concurrently, over all keys: at least 1. A request that a [leaky
+    /// queue](crate::Policy::leaky_queue) has accepted does not count.
     ///
     /// # Default
     ///
@@ -140,8 +140,8 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
     ///
     /// # Errors
     ///
-    /// The errors of a builder on which [`waiting`](CallLimitLayerBuilder::waiting) was not called, and a `max_wait` or
-    /// `max_waiters` out of range.
+    /// Fails for the same reasons as `build` without [`waiting`](CallLimitLayerBuilder::waiting). Also fails if
+    /// `max_wait` or `max_waiters` is out of range.
     pub fn build(mut self) -> Result<CallLimitLayer<Req, Waits>, BuildError> {
         let max_wait = self.mode.max_wait;
         let is_valid = !max_wait.is_zero() && max_wait <= MAX_WAIT;

@@ -14,7 +14,7 @@ pub struct Violation {
     pub check: &'static str,
     /// The algorithm under test.
     pub algorithm: Algorithm,
-    /// The operation with the wrong answer, and sometimes the earlier use of the key.
+    /// A description of the operation with the wrong answer. Sometimes it also describes how the key was used before.
     pub operation: String,
     /// The wrong part of the answer: a field of [`Decision`], such as `remaining`, or another part, such as `error`.
     pub field: &'static str,

@@ -25,23 +25,25 @@ pub enum Source {
     /// zero.
     #[default]
     Backend,
-    /// The backend, but not in one step, and at least one policy rejected the request. Usually the policies' keys are
-    /// in different slots of a Redis Cluster, or in different values of Memcached or a `CasBackend`. The backend
-    /// refunds the tokens of the other policies. Before the refund, these tokens can be missing for other requests.
-    /// See [`colocate`](crate::Policy::colocate).
+    /// The backend, in several steps. At least one policy rejected the request. Usually the policies' keys are in
+    /// different slots of a Redis Cluster, or in different values of Memcached or a `CasBackend`. The backend refunds
+    /// the tokens that the other policies took. Before the refund, these tokens can be missing for other requests. See
+    /// [`colocate`](crate::Policy::colocate).
     Parts,
     /// This process, with a [lease](crate::Consistency::Leased). `remaining` is an estimate: the unused leased tokens,
     /// and for an allowed request also the tokens that probably remain in the backend. A rejection means that the
-    /// backend recently had too few tokens; `retry_after` is usually the time until the next refill request, or the
-    /// backend's own wait if that is longer.
+    /// backend recently had too few tokens. `retry_after` is then usually the time until this process requests more
+    /// leased tokens. If the wait that the backend reported ends later, `retry_after` is the rest of that wait.
     Lease,
-    /// This process, with an [estimate](crate::Consistency::Eventual) of the usage of all instances. The numbers are
-    /// estimates, too.
+    /// This process, with an [estimate](crate::Consistency::Eventual) of the usage of all instances. So `remaining`,
+    /// `retry_after` and `reset_after` are estimates, too.
     Eventual,
-    /// This process: the backend recently rejected a request of the same keys and at most the same cost, and would
-    /// [usually reject](crate::RateLimitLayerBuilder::deny_cache) this request, too. `remaining` is from that
-    /// rejection. `retry_after` can be too long, by up to the time that the backend's answer took. Under a window or a
-    /// log, it can be too short if this request costs more than the rejected one.
+    /// This process, with a [cached rejection](crate::RateLimitLayerBuilder::deny_cache). The backend recently rejected
+    /// a request with the same keys that cost at most as much. It would usually reject this request, too.
+    ///
+    /// `remaining` comes from the cached rejection. `retry_after` can be too long, by up to the time that the backend's
+    /// answer took. Under a window or a log, `retry_after` can be too short if this request costs more than the
+    /// rejected request.
     DenyCache,
     /// This process without the backend, by [`FailureMode::Local`](crate::FailureMode::Local). The numbers refer to
     /// this process's share of the quota.

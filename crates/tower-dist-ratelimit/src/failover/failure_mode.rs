@@ -1,20 +1,26 @@
 use crate::{BuildError, build_error::ensure};
 
-/// The way to decide a request if the backend fails or exceeds its
-/// [timeout](crate::RateLimitLayerBuilder::backend_timeout), if a [quota look-up](crate::Policy::quota_by_async) takes
-/// longer than that, and while the circuit breaker is open. A layer over [`Memory`](crate::backend::Memory) needs the
-/// failure mode only for a late quota look-up. In such a layer, the mode [`Local`](Self::Local) does not divide the
-/// quotas by the number of instances, unless a [consistency](crate::RateLimitLayerBuilder::consistency) is set.
+/// The way to decide a request that the backend does not decide. The causes are:
+///
+/// - The backend fails or exceeds its [timeout](crate::RateLimitLayerBuilder::backend_timeout).
+/// - A [quota look-up](crate::Policy::quota_by_async) exceeds the same timeout.
+/// - The circuit breaker is open.
+///
+/// A layer over [`Memory`](crate::backend::Memory) needs the failure mode only for a late quota look-up. In such a
+/// layer, the mode [`Local`](Self::Local) does not divide the quotas by the number of instances, unless a
+/// [consistency](crate::RateLimitLayerBuilder::consistency) is set.
+///
+/// These rules apply to failures:
 ///
 /// - A request waits at most the timeout for an answer of the backend. After a failure, the request is not sent again,
-///   because a late backend may have charged it already. Only a [`Throttle`](crate::Throttle) queries the backend again
-///   for a request that a local decision rejects, when the request's turn comes.
+///   because a late backend may have charged it already. The exception is a [`Throttle`](crate::Throttle): if a local
+///   decision rejects its request, the throttle queries the backend again when the request's turn comes.
 /// - The circuit opens after five consecutive failures. Failures of requests that were in flight together count as one,
 ///   because one lost connection fails them all. The circuit also opens if at least ten queries ended in about the last
 ///   second and at least half of them failed.
 /// - While the circuit is open, one request at a time probes the backend. The first probe follows after 50 to 100 ms.
 ///   While probes fail, the pauses double up to 2 s. With a timeout above 50 ms, the first pause is one to two
-///   timeouts. With a timeout above 1 s, every pause is that long.
+///   timeouts. With a timeout above 1 s, every pause is one to two timeouts.
 /// - The first successful probe closes the circuit.
 ///
 /// Each [`Decision`](crate::Decision) names its [`source`](crate::Decision::source). With the `tracing` feature, the
@@ -46,9 +52,10 @@ pub enum FailureMode {
     /// [`Limiter`](crate::Limiter) fails with a [`BackendError`](crate::backend::BackendError). Use it for limits that
     /// must never be exceeded, such as limits on logins or spending.
     Closed,
-    /// Decides in this process, with a [`Memory`](crate::backend::Memory) that has the layer's policies and keys, and a
-    /// share of each quota. A fixed window then starts with a key's first request. By default, rejections in HTTP are
-    /// 503 with the problem type `temporary-reduced-capacity`, because the client may be within the whole limit.
+    /// Decides in this process, with a [`Memory`](crate::backend::Memory). The `Memory` has the layer's policies and
+    /// keys, with a share of each quota. In the `Memory`, a fixed window starts with a key's first request. By default,
+    /// rejections in HTTP are 503 with the problem type `temporary-reduced-capacity`, because the client may be within
+    /// the whole limit.
     ///
     /// Without the backend, a client whose requests are spread unevenly over the instances can be rejected before it
     /// has used its whole quota. When the backend fails, keys usually start with their full share.
@@ -60,13 +67,15 @@ pub enum FailureMode {
     ///
     /// An instance returns to the backend when its own circuit closes, so instances return at different times. For 5 s
     /// after its circuit closes, an instance normally admits only requests that both the backend and its share allow.
-    /// With a `backend_timeout` above 1 s this time is 3 s plus two timeouts. With a later request of a key, the
-    /// instance also charges the backend for tokens that it recently admitted alone, except under a leaky queue. Both
-    /// the share and this charge keep a returned instance from using the full rate of the backend while others still
-    /// admit their shares. In an interval D around an outage, all instances together admit at most:
+    /// With a `backend_timeout` above 1 s, the 5 s become 3 s plus two timeouts. With a later request for a key, the
+    /// instance also charges the backend for tokens of that key that it recently admitted alone, except under a leaky
+    /// queue. Both the share and this charge keep a returned instance from using the full rate of the backend while
+    /// other instances still admit their shares.
+    ///
+    /// In an interval D around an outage, all instances together admit at most:
     ///
     /// - for a bucket, `rate · D` plus three bursts: one before the outage, one from the shares, and one after all
-    ///   instances have returned. Without an outage it is one burst.
+    ///   instances have returned. Without an outage, the bound is `rate · D` plus one burst.
     /// - for a fixed window, twice the limit in each of the backend's windows: once by the backend and once by the
     ///   shares. If an instance gets no further request for a key, it never charges the backend for the tokens that it
     ///   has admitted alone. The bound is then higher by these tokens.

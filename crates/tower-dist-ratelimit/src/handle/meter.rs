@@ -9,8 +9,8 @@ use pin_project::pin_project;
 
 use super::RateLimitHandle;
 
-/// A counter of the tokens that a request uses, from [`RateLimitHandle::meter`]. When it is dropped, it settles the
-/// request.
+/// A counter of the tokens that a request uses, from [`RateLimitHandle::meter`]. When it is dropped, it
+/// [settles](RateLimitHandle::settle) the request: the count becomes the request's cost.
 ///
 /// Move the meter into the source of the response, such as the closure of a stream. Then the meter is dropped with the
 /// stream: after the stream's end, or when the client disconnects half-way. [`body`](Self::body) wraps an existing
@@ -91,8 +91,8 @@ impl Meter {
     ///
     /// let get = || Request::new(Body::empty());
     /// app.clone().oneshot(get()).await?.into_body().collect().await?;
-    /// let response = app.oneshot(get()).await?;
-    /// assert!(response.headers()["ratelimit"].to_str()?.starts_with(r#""bytes";r=83"#));
+    /// // The first download used 70,000 bytes, and the second one reserves 100,000. About 830,000 remain. let response
+    /// = app.oneshot(get()).await?; assert!(response.headers()["ratelimit"].to_str()?.starts_with(r#""bytes";r=83"#));
     /// # Ok(())
     /// # }
     /// ```
@@ -121,8 +121,8 @@ impl Drop for Meter {
     }
 }
 
-/// A body that counts the cost of its data, from [`Meter::body`]. It settles the request when it ends, fails, or is
-/// dropped half-way.
+/// A body that counts the cost of its data, from [`Meter::body`]. When it ends, fails, or is dropped half-way, it
+/// [settles](RateLimitHandle::settle) the request: the count becomes the request's cost.
 ///
 /// Data, errors and trailers of the inner body pass through unchanged.
 #[pin_project]

@@ -12,7 +12,8 @@ use crate::BuildError;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// One key per client address, also behind trusted proxies: a host in IPv4, a /64 network in IPv6.
+/// One key per client address, also behind trusted proxies. In IPv4, each host has a key. In IPv6, each /64 network has
+/// a key.
 ///
 /// Each proxy appends the address of its own peer to a header: `X-Forwarded-For`, or `Forwarded` with
 /// [`TrustedProxies::forwarded`]. So the limit starts with the [peer](super::peer_addr()) of the connection, and then
