@@ -32,8 +32,8 @@ pub(crate) struct Failover {
     breaker: Breaker,
     /// The origin of the breaker's times.
     created: Instant,
-    /// Whether the backend has ever returned an `Answer::Later`. From then on, an immediate decision is assumed to come
-    /// from local state, so it is no evidence of the backend's health.
+    /// Whether the backend has ever answered a query with `Answer::Later`. From then on, an immediate decision is
+    /// assumed to come from local state, so it is no evidence of the backend's health.
     answers_later: AtomicBool,
     recovery: Recovery,
     /// The failure mode, for log lines.

@@ -181,8 +181,8 @@ impl Settings {
         bounds.delay(class.estimator.threshold())
     }
 
-    /// Records a call that ends `now` and represents `calls` calls, if the trigger learns and its quantile is the same
-    /// as when the call began.
+    /// Records a sampled call that ends `now` and stands for `calls` calls. Records nothing unless the trigger learns
+    /// and its quantile is the same as when the call began.
     pub(crate) fn learn(&self, class: &Class, seen: Observation, calls: u32, now: Instant) {
         if self.learns() && self.target.above == self.latencies.above.load(Relaxed) {
             let now = || micros(now.saturating_duration_since(self.latencies.epoch));

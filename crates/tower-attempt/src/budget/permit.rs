@@ -6,7 +6,7 @@ use super::limited::LimitedBudget;
 /// The permission to send one extra attempt, with the token that [`Budget::withdraw`](crate::Budget::withdraw) took.
 ///
 /// A permit that is dropped without being [spent](Self::spend) returns its token to the budget. The permit of an
-/// unlimited budget or of a throttle holds no token.
+/// [unlimited](crate::Budget::unlimited) budget or of a [`grpc_throttle`](crate::Budget::grpc_throttle) holds no token.
 ///
 /// A permit is owned and may be kept across an `await`. If a call panics or is cancelled, its unspent permit is
 /// dropped.

@@ -91,8 +91,9 @@ impl Meter {
     ///
     /// let get = || Request::new(Body::empty());
     /// app.clone().oneshot(get()).await?.into_body().collect().await?;
-    /// // The first download used 70,000 bytes, and the second one reserves 100,000. About 830,000 remain. let response
-    /// = app.oneshot(get()).await?; assert!(response.headers()["ratelimit"].to_str()?.starts_with(r#""bytes";r=83"#));
+    /// // The first download used 70,000 bytes, and the second one reserves 100,000. About 830,000 remain.
+    /// let response = app.oneshot(get()).await?;
+    /// assert!(response.headers()["ratelimit"].to_str()?.starts_with(r#""bytes";r=83"#));
     /// # Ok(())
     /// # }
     /// ```

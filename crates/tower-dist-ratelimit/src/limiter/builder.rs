@@ -58,7 +58,8 @@ impl LimiterBuilder {
     /// assert!(limiter.check("alice").await?.allowed);
     /// // The limit per second rejects this check, so the limit per day is not charged.
     /// assert_eq!(limiter.check("alice").await?.retry_after, Some(Duration::from_millis(500)));
-    /// // The limit per second has the fewest remaining tokens. assert_eq!(limiter.peek("alice").await?.remaining, 0);
+    /// // The limit per second has the fewest remaining tokens.
+    /// assert_eq!(limiter.peek("alice").await?.remaining, 0);
     /// # Ok(())
     /// # }
     /// ```
