@@ -80,7 +80,8 @@ impl Decision {
         }
     }
 
-    /// Returns whether a policy that counted the request rejected it.
+    /// Returns whether a counter rejected the request. Returns `false` for a rejection by a failure mode without a
+    /// counter.
     pub(crate) fn is_violated(&self) -> bool {
         !self.allowed && self.source.has_counted()
     }

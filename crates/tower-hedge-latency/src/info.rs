@@ -25,7 +25,7 @@ pub struct HedgeInfo {
     /// The number of attempts that were sent, the first one included.
     pub attempts: u32,
     /// The trigger's delay from the call's start to the first hedge. That hedge may have been sent earlier, because an
-    /// attempt failed. It may have been sent later, because its service was not ready, or because a failed attempt
-    /// asked for a wait, for example by `Retry-After`. It may also have been skipped, before a later hedge was sent.
+    /// attempt failed, or later, because its service was not ready. It may also have been skipped, before a later hedge
+    /// was sent.
     pub delay: Duration,
 }
