@@ -38,7 +38,8 @@ pub(crate) struct HttpLimits {
     /// The value of `RateLimit-Policy`, if no policy has an `only_if`, a `quota_by` or a `quota_by_async`.
     pub(crate) policy_field: Option<HeaderValue>,
     pub(crate) retry_after: Latest<u64>,
-    /// The `RateLimit` of the latest rejection on which one policy decided, with the index of the policy.
+    /// The `RateLimit` header of the latest rejection that a single policy decided. Its numbers are the policy's index,
+    /// the remaining tokens, and the wait in seconds.
     pub(crate) state: Latest<(usize, (u64, Option<u64>))>,
 }
 

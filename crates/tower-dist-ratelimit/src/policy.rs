@@ -46,8 +46,9 @@ const MAX_NAME: usize = 64;
 /// | [`sliding_window_strict`](Self::sliding_window_strict) | limit | hard limits in fixed memory |
 /// | [`sliding_window_log`](Self::sliding_window_log) | limit | hard limits that are small |
 ///
-/// These maxima hold with [`Consistency::Exact`](crate::Consistency::Exact), with a fixed quota, and without refunds.
-/// They assume that the backend works and keeps all keys, and that its clocks agree.
+/// These maxima hold with [`Consistency::Exact`](crate::Consistency::Exact), with a fixed quota, and without
+/// corrections: a refund lets further requests pass, and an extra charge takes tokens even if too few are free. The
+/// maxima assume that the backend works and keeps all keys, and that its clocks agree.
 ///
 /// # Default
 ///
@@ -507,11 +508,13 @@ impl Policy {
     /// database.
     ///
     /// The look-up must finish within the layer's [timeout](crate::RateLimitLayerBuilder::backend_timeout). If the
-    /// look-up times out, [`FailureMode`](crate::FailureMode) decides. Over a [`Memory`](crate::backend::Memory)
-    /// without a [consistency](crate::RateLimitLayerBuilder::consistency) setting, the mode
-    /// [`Local`](crate::FailureMode::Local) then uses the whole quotas given to [`Policy::new`](Self::new). After the
-    /// look-up, the backend has the whole timeout again, so a slow look-up never opens the backend's circuit. During
-    /// the look-up the request occupies the ready inner service, so keep the quotas in a cache.
+    /// look-up times out, [`FailureMode`](crate::FailureMode) decides. The mode [`Local`](crate::FailureMode::Local)
+    /// then usually decides with this process's share of the quotas. But over a [`Memory`](crate::backend::Memory)
+    /// without a [consistency](crate::RateLimitLayerBuilder::consistency) setting, it decides with the full quotas
+    /// given to [`Policy::new`](Self::new), for all policies of the request.
+    ///
+    /// After the look-up, the backend has the whole timeout again, so a slow look-up never opens the backend's circuit.
+    /// During the look-up the request occupies the ready inner service, so keep the quotas in a cache.
     ///
     /// This works in a [`RateLimitLayer`](crate::RateLimitLayer), for HTTP and gRPC. For other requests, and for
     /// requests that [wait](crate::ThrottleLayer) for their turn, let a layer above look up the quota and store it in

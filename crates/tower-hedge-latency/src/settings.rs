@@ -52,7 +52,8 @@ pub(crate) struct Latencies {
 }
 
 impl Config {
-    /// Checks the settings. `given` are the settings of the latest change.
+    /// Checks the settings. `given` are the settings that the builder or the handle gives now. Only these must not
+    /// contradict the trigger: earlier settings may stay unused, such as a `min_delay` after a change to a fixed delay.
     pub(crate) fn validate(&self, given: &Self) -> Result<(), BuildError> {
         self.trigger.validate()?;
         self.common.validate()?;

@@ -115,7 +115,7 @@ impl Observe for Observed {
     }
 }
 
-/// The record of an observed call.
+/// Sends the events of one call to the [`Observer`]: the [`Record`] of [`Observed`].
 #[expect(missing_debug_implementations, reason = "only layers see it")]
 pub struct CallRecord(Box<CallFacts>);
 

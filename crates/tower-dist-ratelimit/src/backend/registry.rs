@@ -107,7 +107,7 @@ impl<S> Registry<S> {
         Err(wrong_charge())
     }
 
-    /// Returns the states of all sets, in the order of their registration.
+    /// Returns the state of each registered set of policies, in the order of registration.
     pub fn states(&self) -> impl Iterator<Item = &S> {
         self.sets.iter().map(|(_, set)| &set.state)
     }

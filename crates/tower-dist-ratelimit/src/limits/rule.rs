@@ -117,7 +117,7 @@ impl Rule {
         let hint = self.policy.hint();
         let default = hint.map_or(MissingKey::Shared, |_| MissingKey::Error);
         let action = self.policy.missing_key.unwrap_or(default);
-        // If clients may omit the key, and the action is `Skip` or `Reject`, a missing key is not logged.
+        // Clients may omit a key without a hint. If the action is then `Skip` or `Reject`, a missing key is not logged.
         if hint.is_some() || matches!(action, MissingKey::Shared | MissingKey::Error) {
             self.log_missing_key(action, hint);
         }
