@@ -307,8 +307,8 @@ pub fn charge_all(
 
 /// Decides on a charge to a fixed window whose tokens the store itself counts, for example in a server's counter.
 ///
-/// In the present window, `count` of `limit` tokens are taken, and the window ends after `left`. The charge's quota is
-/// not read.
+/// Before the charge, `count` of the present window's `limit` tokens are taken. The window ends after `left`. The
+/// charge's quota is not read.
 ///
 /// ```
 /// use std::time::Duration;

@@ -115,8 +115,8 @@ impl Failover {
 
     /// Records a decision of the backend. With `forget`, clears the recent results if there is no failure among them.
     pub(crate) fn answered(&self, permit: Access, forget: bool) {
-        // The recovery begins before the circuit closes. Otherwise a request could find the circuit closed and not be
-        // charged to the share.
+        // The recovery begins before the circuit closes. Otherwise a request could find the circuit closed, and be
+        // charged only to the backend and not also to this process's share of the quota.
         if let (Access::Probe(_), Some(fallback)) = (permit, &self.fallback) {
             let (spread, retention) = (self.breaker.pauses.return_spread(), fallback.retention());
             self.recovery.returned(self.now(), spread, retention);

@@ -60,7 +60,8 @@ impl<Req, M> CallLimitLayerBuilder<Req, M> {
 
     /// Adds a policy: a [`Policy`](crate::Policy) that counts all requests together, or a [`RequestPolicy`], such as
     /// the result of [`Policy::by_request`](crate::Policy::by_request). A request passes if all policies allow it. If a
-    /// policy rejects the request, no policy is charged, or the charges are [refunded](crate::Source::Parts).
+    /// policy rejects the request, the backend usually charges no policy, or [refunds](crate::Source::Parts) the
+    /// charges.
     pub fn limit(mut self, policy: impl Into<RequestPolicy<Req>>) -> Self {
         self.policies.push(policy.into());
         self

@@ -37,8 +37,8 @@ pub struct LimiterBuilder {
 impl LimiterBuilder {
     shared_setters!();
 
-    /// Adds a policy. All policies count the same key. A check passes if all policies allow it; otherwise no
-    /// policy is charged, or the backend refunds the charges.
+    /// Adds a policy. All policies count the same key. A check passes if all policies allow it. Otherwise the backend
+    /// usually charges no policy, or [refunds](crate::Source::Parts) the charges.
     ///
     /// The limiter returns one decision. If policies reject the check, the limiter returns the rejection with the
     /// longest wait; a `retry_after` of `None` counts as the longest. Otherwise it returns the decision with the fewest
