@@ -61,8 +61,8 @@ pub trait ReplayableBody: Body<Data = Bytes> + Default {
     fn from_replay(body: ReplayBody<Self::Source>) -> Self;
 
     /// Whether the body's error type can express that an attempt was interrupted. Also `true` for a body that is always
-    /// in memory, because such a body is never interrupted. If `false`, no hedge is sent while another attempt may
-    /// interrupt that hedge.
+    /// in memory, because such a body is never interrupted. If `false`, a stream is not hedged while another attempt
+    /// still reads it. That attempt could exceed the replay limit, and interrupt the hedge without an error.
     ///
     /// # Default
     ///

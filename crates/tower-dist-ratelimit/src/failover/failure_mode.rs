@@ -15,9 +15,10 @@ use crate::{BuildError, build_error::ensure};
 /// - A request waits at most the timeout for an answer of the backend. After a failure, the request is not sent again,
 ///   because a late backend may have charged it already. The exception is a [`Throttle`](crate::Throttle): if a local
 ///   decision rejects its request, the throttle queries the backend again when the request's turn comes.
-/// - The circuit opens after five consecutive failures. Failures of requests that were in flight together count as one,
-///   because one lost connection fails them all. The circuit also opens if at least ten queries ended in about the last
-///   second and at least half of them failed.
+/// - The circuit opens after five consecutive failures. In this row, failures of requests that were in flight together
+///   count as one, because one lost connection fails them all. The circuit also opens if at least ten queries ended in
+///   about the last second and at least half of them failed. Here each failure counts, so one lost connection with ten
+///   requests in flight can open the circuit.
 /// - While the circuit is open, one request at a time probes the backend. The first probe follows after 50 to 100 ms.
 ///   While probes fail, the pauses double up to 2 s. With a timeout above 50 ms, the first pause is one to two
 ///   timeouts. With a timeout above 1 s, every pause is one to two timeouts.

@@ -99,8 +99,8 @@ impl EntrySet {
             return None;
         }
         self.entries[coldest].give_to(claim.tag);
-        // The new key continues the ids of the evicted key. So if the evicted key returns to this entry, a late answer
-        // for it has another id.
+        // The new key continues the numbering of the entry's refills. So if the evicted key returns to this entry, a
+        // late answer to an earlier refill does not have the id of the refill in flight, and is ignored.
         states[coldest] = KeyState::new(claim.now, states[coldest].last_id);
         Some(coldest)
     }

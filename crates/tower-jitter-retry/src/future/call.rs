@@ -25,8 +25,8 @@ use crate::{DelaySource, Event, StopReason, nested, retry_after};
 pub(crate) struct Call<S, P: Requests<Req>, O: Observe, Req> {
     pub(crate) protocol: P,
     pub(crate) settings: Arc<Settings>,
-    /// The service for further attempts, which send copies of `saved`. `None` if no retry was possible from the start,
-    /// or if the call has ended.
+    /// The service for further attempts, whose requests are made from `saved`. `None` if no retry was possible from the
+    /// start, or if the call has ended.
     pub(crate) service: Option<S>,
     /// Boxed to keep the future small, because most calls never wait.
     pub(crate) wait: Option<Box<Wait<Req>>>,
