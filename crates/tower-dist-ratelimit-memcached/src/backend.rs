@@ -69,8 +69,8 @@ use crate::{
 /// count has not changed since it was last read. In these cases, the tokens may stay charged until the window ends:
 ///
 /// - The count changes during each of 16 attempts.
-/// - An attempt fails when the time since the charge is at least the window's length minus 2 s. No further attempt is
-///   then made, so a window of 2 s gets only one attempt.
+/// - An attempt fails because the count has changed, and at least the window's length minus 2 s has passed since the
+///   charge. Then no further attempt is made, so a window of 2 s gets only one attempt.
 /// - The connection is lost, or the server answers with an error.
 ///
 /// With [dynamic quotas](Policy::dynamic_quotas), each charge is decided by its own limit.
@@ -96,9 +96,9 @@ use crate::{
 ///
 /// After its end, a window that a machine's clock ends is kept for at least its own length or a minute, whichever is
 /// shorter. A process whose clock is further behind can find its window deleted. If a clock jumps back, a value admits
-/// no more than it would without the jump. A counter can then be charged in an earlier window. So the bound for `s`
-/// above applies to the counter, as with a machine whose clock is behind. A clock that was far ahead blocks a key only
-/// until the item expires by the server's clock.
+/// no more than it would without the jump. A counter, however, can be charged in an earlier window after such a jump.
+/// For a counter, the bound above applies, with the length of the jump as `s`. A clock that was far ahead blocks a key
+/// only until the item expires by the server's clock.
 ///
 /// # Keys and values
 ///

@@ -45,7 +45,8 @@ pub struct Decision {
     /// The wait until this policy allows the same request, if no other request takes the tokens. Unless the [`Source`]
     /// notes otherwise, the wait is exact: this policy allows the same request at the end of the wait. It rejects the
     /// same request one nanosecond, or one tick of the backend's clock, earlier. Zero if this policy allows the
-    /// request.
+    /// request. In [shadow](crate::LimiterBuilder::shadow) mode, a [`Limiter`](crate::Limiter) keeps the wait of a
+    /// request that the policy would reject.
     ///
     /// `None` if the request can never pass under the quota: its cost is above the burst, or above the limit of an
     /// algorithm without a burst, or the quota is zero. With [`Source::Local`], the quota is this process's share. With

@@ -33,7 +33,7 @@ pub(crate) struct Bucket {
     limit: u64,
     /// Maximum cost of a request, in tokens.
     burst: u64,
-    /// The longest wait in a leaky queue, in nanoseconds; `None` for a token bucket.
+    /// The longest wait in a leaky queue, in nanoseconds; `None` for a token or leaky bucket.
     max_wait: Option<u64>,
     pub(super) pace: Pace,
 }
