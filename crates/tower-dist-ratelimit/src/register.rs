@@ -15,7 +15,8 @@ pub(crate) fn register(
     register_checked(backend, policies)
 }
 
-/// Checks a set of policies, except for the bounds of the backend's own arithmetic.
+/// Checks a set of policies, except for what only the backend's `register` can check, such as whether it supports the
+/// algorithms and can count the quotas.
 pub(crate) fn check(backend: &dyn Backend, policies: &[Policy]) -> Result<(), BuildError> {
     let most = backend.max_policies();
     let number = policies.len();

@@ -226,7 +226,8 @@ labelled! {
         /// A retry layer sent `max_attempts` attempts. Or every attempt that a hedge layer sent had a retryable
         /// failure.
         AttemptsExhausted => "attempts_exhausted",
-        /// There is no copy of the request, for example because its body is too long, or because its method is CONNECT.
+        /// The request cannot be resent, for example because its body is too long, because it has the header field
+        /// `Upgrade`, or because its method is CONNECT.
         NotResendable => "not_resendable",
         /// The server forbids a further attempt, as with gRPC's negative pushback, or the verdict of a user's rule
         /// does: see [`Hint::Never`](crate::Hint::Never).

@@ -165,8 +165,9 @@ impl Share {
         let mut share = Self {
             id: PolicyId::new(0),
             algorithm: match policy.algorithm() {
-                // Aligned windows of this process would start at other times than the backend's windows. Two of them
-                // could admit requests in the backend's window in which an outage begins.
+                // Aligned windows of this process would start at other times than the backend's windows. So two aligned
+                // windows of this process could admit requests in the rest of the backend's window in which an outage
+                // begins. A window from the first request lasts at least as long as that rest.
                 Algorithm::FixedWindow { .. } => Algorithm::FixedWindowFromFirstRequest,
                 algorithm => algorithm,
             },

@@ -8,11 +8,10 @@ use crate::algorithm::saturating_nanos;
 /// midnight (UTC). The arithmetic's [horizon](crate::arithmetic::HORIZON) is then in January 2120.
 pub const EPOCH: Duration = Duration::from_secs(1_577_836_800);
 
-/// The minimum time for which a window is kept after its end, in backends that decide by the machines' clocks. So a
-/// machine whose clock is somewhat behind still finds the window.
+/// In backends that decide by the machines' clocks, a window is kept after its end for at least this time, or for at
+/// least its own length if that is shorter. So a machine whose clock is somewhat behind still finds the window.
 ///
-/// A window shorter than this time is kept for at least its own length instead. The backends add one or more seconds
-/// for the tick of the store's clock.
+/// The backends add one or more seconds for the tick of the store's clock.
 pub const SKEW: Duration = Duration::from_secs(60);
 
 /// Returns the time of this machine's wall clock, in nanoseconds since the [`EPOCH`].
