@@ -81,8 +81,8 @@ impl Decision {
         }
     }
 
-    /// Returns whether a counter rejected the request. Returns `false` for a rejection by a failure mode without a
-    /// counter.
+    /// Returns whether the policy's quota rejected the request. Returns `false` for a rejection by a failure mode
+    /// without a counter.
     pub(crate) fn is_violated(&self) -> bool {
         !self.allowed && self.source.has_counted()
     }

@@ -115,7 +115,7 @@ impl Observe for Observed {
     }
 }
 
-/// Sends the events of one call to the [`Observer`]: the [`Record`] of [`Observed`].
+/// The [`Record`] type of [`Observed`]: sends the events of one call to the [`Observer`].
 #[expect(missing_debug_implementations, reason = "only layers see it")]
 pub struct CallRecord(Box<CallFacts>);
 

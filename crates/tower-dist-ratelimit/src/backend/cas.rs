@@ -127,9 +127,10 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// # Cost
 ///
-/// Usually two round trips per decision: a load and a swap. A charge of zero cost takes only the load, and so does a
-/// rejection that leaves the key's quota as it was. Each value has a task while charges wait for it. At most 8,192
-/// requests wait at a time, where a request counts once for each value; further requests fail. A decision allocates.
+/// Usually two round trips per decision: a load and a swap. A charge of zero cost takes only the load. So does a
+/// rejection, unless it puts another [quota](crate::backend::Charge::quota) in force for the key. Each value has a task
+/// while charges wait for it. At most 8,192 requests wait at a time, where a request counts once for each value;
+/// further requests fail. A decision allocates.
 pub struct CasBackend<C> {
     tasks: ValueTasks<C>,
     prefix: String,

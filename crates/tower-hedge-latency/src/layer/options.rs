@@ -106,8 +106,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self.destination(Spread)
     }
 
-    /// Drains losers, the attempts that another attempt has overtaken: they end in the background instead of being
-    /// dropped. So their HTTP/1 connections stay usable.
+    /// Drains losers, the attempts that another attempt has overtaken: within the limits of `drain`, they end in the
+    /// background instead of being dropped. So their HTTP/1 connections usually stay usable.
     #[cfg(feature = "drain")]
     pub fn drain(self, drain: Drain) -> HedgeLayerBuilder<P, O, A, Drain> {
         HedgeLayerBuilder(self.0.options(|(destination, _)| (destination, drain)))

@@ -25,9 +25,9 @@ pub(crate) struct Percentile {
     pub(crate) max_delay: Option<Duration>,
     pub(crate) initial_delay: Option<Duration>,
     pub(crate) window: Option<Duration>,
-    /// Whether the builder was given a key. The key itself is in the protocol. `false` in a built layer: a handle's
-    /// `retune` checks the settings of another built layer but never applies its key, so the key must not fail the
-    /// check.
+    /// Whether the builder was given a key. The key itself is stored in the protocol. Only
+    /// [`validate_unset`](Self::validate_unset) reads this flag. It is `false` in a built layer, because a handle's
+    /// `retune` validates the settings of another built layer but never applies its key.
     pub(crate) has_key: bool,
 }
 
