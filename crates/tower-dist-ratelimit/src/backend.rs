@@ -58,7 +58,8 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// - The caller may drop the future of [`Answer::Later`] at any time. A charge that is then in flight to a server may
 ///   stay charged.
-/// - The caller usually does not send a request again after a failed answer.
+/// - If the future of [`Answer::Later`] fails, the charges may have been made nevertheless. So the caller usually does
+///   not send the request again.
 /// - The future of [`Answer::Later`] needs no timeout of its own: a caller waits at most its
 ///   [`backend_timeout`](crate::RateLimitLayerBuilder::backend_timeout).
 pub trait Backend: Any + Send + Sync {

@@ -10,8 +10,8 @@ use crate::StopReason;
 ///
 /// The layer adds no report if the [mode](crate::Mode) is not `On`. It also adds no report if the first attempt
 /// succeeded, if the verdict on the first attempt is [`Fatal`](crate::Verdict::Fatal) or
-/// [`Unsafe`](crate::Verdict::Unsafe), or if the first attempt's failure is left to another retry layer. In all these
-/// cases, the report of a retry layer below stays.
+/// [`Unsafe`](crate::Verdict::Unsafe), or if the call ends after the first attempt with [`StopReason::Nested`]. In all
+/// these cases, the report of a retry layer below stays.
 ///
 /// ```
 /// use bytes::Bytes;

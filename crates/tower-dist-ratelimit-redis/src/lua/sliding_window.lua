@@ -17,8 +17,9 @@
     local newest = n == N + 1 and time_of(counts[-1])
     if not newest then return state end
     newest = floor(newest / LENGTH)
-    -- If the clock has jumped back to a time before the newest sub-window, that sub-window stays the newest. After a
-    -- longer jump, it becomes the one after the present, so that the key recovers.
+    -- If the clock has jumped back into the sub-window directly before the newest one, the newest one stays the newest.
+    -- After a longer jump, all counts move back, so that the newest sub-window is the one after the present. So the key
+    -- recovers.
     if newest > number + 1 then
       touch(state)
       newest = number + 1
