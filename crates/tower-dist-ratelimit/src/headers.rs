@@ -146,7 +146,9 @@ impl<N: PartialEq> Latest<N> {
             (*shown, *kept) = (numbers, None);
             return build();
         }
-        *kept = kept.take().or_else(build);
+        if kept.is_none() {
+            *kept = build();
+        }
         kept.clone()
     }
 }
