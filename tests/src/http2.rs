@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::sleep;
 
 use crate::RawServer;
 use crate::raw::{close, reset};
@@ -167,14 +168,12 @@ async fn serve(
                 reset_stream(&mut stream, id, Code::InternalError).await?;
             }
             Reply::Close => return close(stream).await,
-            Reply::Drain => {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                go_away(&mut stream, id, Code::NoError).await?;
-                let flags = END_HEADERS | END_STREAM;
-                send(&mut stream, HEADERS, flags, id, &[STATUS_200]).await?;
-            }
             Reply::Abort => return reset(stream),
-            _ => {
+            reply => {
+                if reply == Reply::Drain {
+                    sleep(Duration::from_millis(100)).await;
+                    go_away(&mut stream, id, Code::NoError).await?;
+                }
                 let flags = END_HEADERS | END_STREAM;
                 send(&mut stream, HEADERS, flags, id, &[STATUS_200]).await?;
             }

@@ -92,7 +92,7 @@ struct Or<A, B>(A, B);
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
-        // The part `0` or `1` tells the two extractors apart. So a header, for example, cannot imitate an address.
+        // The part `0` or `1` names the extractor. So a header, for example, cannot imitate an address.
         let found = sink.attempt(|sink| {
             sink.part(b"0");
             self.0.extract(head, sink)

@@ -116,8 +116,8 @@ impl Percentile {
 
     /// Rejects settings of a percentile together with the `setter` of another trigger.
     pub(crate) fn validate_unset(&self, setter: &str) -> Result<(), BuildError> {
-        // The quantile is not listed: its setter also sets the trigger, so `OneOf` already rejects it besides another
-        // trigger.
+        // The quantile is not listed: its setter also sets the trigger, so `OneOf` already rejects it together
+        // with another trigger.
         for (field, is_set) in [
             ("min_delay", self.min_delay.is_some()),
             ("max_delay", self.max_delay.is_some()),

@@ -70,13 +70,13 @@ fn of_h2(error: &h2::Error) -> Fault {
 }
 
 fn of_hyper(error: &hyper::Error) -> Fault {
-    if error.is_user() && !is_gone(error) {
+    if is_gone(error) || error.is_closed() || error.is_incomplete_message() {
+        Fault::Disconnected
+    } else if error.is_user() {
         Fault::Local
     } else if error.is_canceled() {
         // hyper cancelled the request before the first byte was written.
         Fault::Unprocessed
-    } else if error.is_closed() || error.is_incomplete_message() || is_gone(error) {
-        Fault::Disconnected
     } else {
         Fault::Unknown
     }
@@ -86,5 +86,5 @@ fn of_hyper(error: &hyper::Error) -> Fault {
 /// user. But the request may have waited for a free stream of a connection that the server closed.
 fn is_gone(error: &hyper::Error) -> bool {
     let source = error::Error::source(error).map(ToString::to_string);
-    source.is_some_and(|source| source == "runtime dropped the dispatch task")
+    source.as_deref() == Some("runtime dropped the dispatch task")
 }
