@@ -7,6 +7,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use tokio::task::yield_now;
 use tower_dist_ratelimit::backend::toolkit::Health;
 
 use super::{
@@ -24,6 +25,10 @@ pub(super) const MOST_ROWS: usize = 32;
 
 /// Maximum number of requests per call, including requests whose caller has left. It bounds the memory of a call.
 const MOST_REQUESTS: usize = 256;
+
+/// Number of callers that are woken at a time. While they run, the others of the batch wait, so the server can decide on
+/// the first callers' next requests before the last callers have run.
+const GROUP: usize = MOST_REQUESTS / 2;
 
 /// The requests of one call. They share one lock.
 #[derive(Debug)]
@@ -116,21 +121,21 @@ impl Batch {
         }
         drop(state);
         self.waiting.fetch_sub(requests, Relaxed);
-        ClosedBatch {
-            batch: Some(self),
-            rows,
-        }
+        ClosedBatch { batch: self, rows }
     }
 
-    fn end(&self, stage: Stage) {
+    /// Wakes at most `most` of the waiting callers. Returns whether others still wait.
+    fn wake(&self, most: usize) -> bool {
         let mut state = self.lock();
-        state.stage = stage;
         let wakers = state.waiters.iter_mut();
-        let wakers: Vec<Waker> = wakers.filter_map(|waiter| waiter.waker.take()).collect();
+        let wakers = wakers.filter_map(|waiter| waiter.waker.take());
+        let wakers: Vec<Waker> = wakers.take(most).collect();
+        let is_last = state.waiters.iter().all(|waiter| waiter.waker.is_none());
         drop(state);
         for waker in wakers {
             waker.wake();
         }
+        !is_last
     }
 
     /// Removes a request whose caller has left. If the batch is not closed yet, the request is never sent or charged.
@@ -153,26 +158,31 @@ impl Batch {
 /// reason of the lost connection.
 #[derive(Debug)]
 pub(super) struct ClosedBatch {
-    batch: Option<Arc<Batch>>,
+    batch: Arc<Batch>,
     pub(super) rows: Rows,
 }
 
 impl ClosedBatch {
-    pub(super) fn answer(mut self, row_answers: Result<Vec<RowAnswer>, Failure>) {
-        if let Some(batch) = self.batch.take() {
-            batch.end(match row_answers {
-                Ok(row_answers) => Stage::RowAnswer(row_answers),
-                Err(failure) => Stage::Failed(failure),
-            });
+    /// Passes the answer to the callers, and wakes them in groups. Dropping the future wakes all of them.
+    pub(super) async fn answer(self, row_answers: Result<Vec<RowAnswer>, Failure>) {
+        self.batch.lock().stage = match row_answers {
+            Ok(row_answers) => Stage::RowAnswer(row_answers),
+            Err(failure) => Stage::Failed(failure),
+        };
+        while self.batch.wake(GROUP) {
+            yield_now().await;
         }
     }
 }
 
 impl Drop for ClosedBatch {
     fn drop(&mut self) {
-        if let Some(batch) = self.batch.take() {
-            batch.end(Stage::Lost);
+        let mut state = self.batch.lock();
+        if let Stage::Waiting = state.stage {
+            state.stage = Stage::Lost;
         }
+        drop(state);
+        self.batch.wake(usize::MAX);
     }
 }
 

@@ -46,10 +46,10 @@ pub(super) async fn run(
     if let CallOutcome::Numbers(numbers) = &outcome
         && let Some(row_answers) = row_answers(&batch.rows, numbers)
     {
-        batch.answer(Ok(row_answers));
+        batch.answer(Ok(row_answers)).await;
         return None;
     }
-    batch.answer(Err(outcome.failure(limit)));
+    batch.answer(Err(outcome.failure(limit))).await;
     Some(outcome)
 }
 

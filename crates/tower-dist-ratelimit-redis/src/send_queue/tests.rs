@@ -5,7 +5,7 @@ mod bounds;
 use std::{task::Poll, time::Duration};
 
 use tokio::time::advance;
-use tokio_test::task::spawn;
+use tokio_test::task::{Spawn, spawn};
 
 use super::{queue::FREE_CALLS, *};
 use crate::{arguments::row_answers, call::ScriptCall, reply::Replies, script::Script};
@@ -62,14 +62,14 @@ impl Lab {
 }
 
 /// Answers the rows of a call as a server does whose buckets are all full.
-fn answer(due_call: DueCall) {
+async fn answer(due_call: DueCall) {
     let rows = due_call.batch.rows.0.iter();
     let numbers = rows.flat_map(|row| match row.times {
         1 => vec![4, 200_000],
         _ => vec![0],
     });
     let row_answers = row_answers(&due_call.batch.rows, &numbers.collect::<Vec<_>>());
-    due_call.batch.answer(Ok(row_answers.unwrap()));
+    due_call.batch.answer(Ok(row_answers.unwrap())).await;
 }
 
 async fn left(pending: PendingReply) -> i64 {
@@ -98,13 +98,38 @@ async fn two_calls_go_immediately_and_further_requests_go_together() {
     let others = [lab.enqueue("a"), lab.enqueue("b"), lab.enqueue("b")];
     assert!(lab.take().is_empty(), "two calls are in flight");
     let (kind, mut due_calls) = (sent.kind.unwrap(), Vec::new());
-    answer(sent);
+    answer(sent).await;
     assert_eq!(left(first).await, 4);
     lab.send_queue.ended(kind, &mut due_calls);
     assert_eq!(due_calls.iter().map(rows).collect::<Vec<_>>(), [[1, 2]]);
-    answer(due_calls.remove(0));
+    answer(due_calls.remove(0)).await;
     let [a, b, again] = others.map(left);
     assert_eq!((a.await, b.await, again.await), (4, 4, 3));
+}
+
+/// The server decides on the next requests of the first half while the second half runs.
+#[tokio::test(start_paused = true)]
+async fn the_callers_of_a_full_call_are_woken_in_halves() {
+    for is_dropped in [false, true] {
+        let lab = Lab::new();
+        let mut callers = (0..256)
+            .map(|_| spawn(lab.enqueue("hot")))
+            .collect::<Vec<_>>();
+        assert!(callers.iter_mut().all(|caller| caller.poll().is_pending()));
+        let mut answer = spawn(answer(lab.take().remove(0)));
+        let is_woken = |callers: &[Spawn<PendingReply>]| -> Vec<bool> {
+            callers.iter().map(|caller| caller.is_woken()).collect()
+        };
+        assert!(answer.poll().is_pending());
+        assert_eq!(is_woken(&callers), [[true; 128], [false; 128]].concat());
+        if is_dropped {
+            drop(answer);
+        } else {
+            assert!(answer.poll().is_ready());
+        }
+        assert_eq!(is_woken(&callers), [true; 256]);
+        assert!(callers.iter_mut().all(|caller| caller.poll().is_ready()));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,7 +148,7 @@ async fn a_request_whose_caller_leaves_before_the_call_is_not_charged() {
     // A caller that leaves now has been charged.
     let stays = asked[3].take().unwrap();
     asked.clear();
-    answer(due_calls.remove(0));
+    answer(due_calls.remove(0)).await;
     assert_eq!(left(stays).await, 3, "behind one that was there before");
 }
 
@@ -140,7 +165,7 @@ async fn a_call_that_all_callers_have_left_is_not_sent() {
 async fn a_run_is_answered_in_the_order_of_its_requests() {
     let lab = Lab::new();
     let asked: Vec<PendingReply> = (0..7).map(|_| lab.enqueue("a")).collect();
-    answer(lab.take().remove(0));
+    answer(lab.take().remove(0)).await;
     let mut row_answers = Vec::new();
     for pending in asked {
         row_answers.push(left(pending).await);
@@ -202,7 +227,7 @@ async fn a_request_is_woken_by_its_answer_and_by_the_end_of_the_connection() {
     assert!(asked.poll().is_pending());
     let due_call = lab.take().remove(0);
     assert!(asked.poll().is_pending() && !asked.is_woken());
-    answer(due_call);
+    answer(due_call).await;
     assert!(asked.is_woken() && asked.poll().is_ready());
 
     let (mut sent, mut unsent) = (spawn(lab.enqueue("a")), None);
@@ -245,7 +270,9 @@ async fn a_call_that_has_to_go_alone_goes_alone() {
         .map(|one| (one.asking, rows(one)))
         .collect();
     assert_eq!(sent, [(false, vec![1]), (true, vec![1])]);
-    due_calls.into_iter().for_each(answer);
+    for due_call in due_calls {
+        answer(due_call).await;
+    }
     assert_eq!((left(alone).await, left(asking).await), (4, 4));
     assert!(spawn(waits).poll().is_pending());
 }

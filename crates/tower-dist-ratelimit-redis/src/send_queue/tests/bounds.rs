@@ -40,7 +40,7 @@ async fn only_kinds_without_requests_are_forgotten() {
         let mut due_calls = Vec::new();
         for due_call in sent {
             let kind = due_call.kind.unwrap();
-            answer(due_call);
+            assert!(spawn(answer(due_call)).poll().is_ready());
             lab.send_queue.ended(kind, &mut due_calls);
         }
         due_calls
