@@ -30,9 +30,9 @@ use crate::BuildError;
 /// attempts add in the long run at most 20 % to the load, not 200 %.
 ///
 /// Retries without a budget can also keep a backend overloaded after the end of an outage. In the `metastable`
-/// simulation of `examples/figures`, a server at 90 % load stops for 10 s. After this outage it recovers
-/// within 20 s without retries, and within 23 s with the default budget. With three attempts and no budget it never
-/// recovers: 2,700 attempts per second keep it busy with requests that have timed out.
+/// simulation of `examples/figures`, a server at 90 % load stops for 10 s. After this outage it recovers within 20 s
+/// without retries, and within 23 s with the default budget. With three attempts and no budget it does not recover
+/// within 90 s: 2,700 attempts per second keep it busy with requests that have timed out.
 ///
 /// # How it counts
 ///
@@ -111,7 +111,7 @@ impl Budget {
     ///
     /// - While it allows extra attempts, it does not limit their number.
     /// - After at most `max_tokens / 2` (rounded up) recorded failures in a row, it rejects extra attempts.
-    /// - Only successful calls lift this rejection; time does not.
+    /// - Successful calls lift this rejection; time alone does not.
     ///
     /// A layer records no failure for an attempt that the caller drops or that the call's deadline ends.
     ///
@@ -245,7 +245,7 @@ impl Budget {
     ///
     /// Call this for every such attempt, even if no retry follows. If a retry follows, call this before the retry's
     /// [`withdraw`](Self::withdraw). Do not call this if the attempt is retried immediately after
-    /// [`Verdict::Unprocessed`](crate::Verdict::Unprocessed), because that retry needs no `withdraw`. Only a
+    /// [`Verdict::Unprocessed`](crate::Verdict::Unprocessed). That retry also needs no `withdraw`. Only a
     /// [`grpc_throttle`](Self::grpc_throttle) counts failures.
     #[inline]
     pub fn record_failure(&self) {

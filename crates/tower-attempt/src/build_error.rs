@@ -1,9 +1,9 @@
 use std::borrow::Cow;
 use std::{error, fmt};
 
-/// The error for a setting that is out of its range or contradicts another setting.
+/// The error for an invalid setting, usually one that is out of its range or contradicts another setting.
 ///
-/// The text names the setting, its value, and the condition that the value must meet.
+/// The text names the setting and the condition that it must meet, and usually its value.
 ///
 /// ```
 /// use tower_attempt::Budget;

@@ -12,13 +12,13 @@ use crate::{Attempt, Hint, Rejected, Verdict};
 const MAX_SOURCES: usize = 32;
 
 /// The registered types, each with the function that finds the wrapped error. Threads that register a type concurrently
-/// may add it twice.
+/// may each add it.
 static WRAPPERS: RwLock<Vec<(TypeId, InnerError)>> = RwLock::new(Vec::new());
 
 /// A function that returns the error inside an error of one registered type.
 type InnerError = fn(&dyn Any) -> Option<&dyn Any>;
 
-/// An error type that wraps errors of other types without a box.
+/// An error type that wraps errors of other types.
 ///
 /// The layers recognise errors of known types, such as [`Rejected`] and `std::io::Error`. They also look into a
 /// `Box<dyn Error + Send>` or `Box<dyn Error + Send + Sync>`, and search the sources of a known or boxed error. They
@@ -82,7 +82,8 @@ pub(crate) fn chain<E: 'static>(error: &E) -> impl Iterator<Item = &(dyn Error +
     successors(known(error), |error| source(*error)).take(MAX_SOURCES)
 }
 
-/// Unwraps an error of a registered type. Then returns the error if it is boxed and `Send`, or of a known type.
+/// Unwraps an error of a registered type. Then returns the error if it is of a known type, or the error in a `Box<dyn
+/// Error + Send>` or `Box<dyn Error + Send + Sync>`.
 fn known(mut error: &dyn Any) -> Option<&(dyn Error + 'static)> {
     for _ in 0..MAX_SOURCES {
         let Some(view) = view(error.type_id()) else {

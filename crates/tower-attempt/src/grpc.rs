@@ -55,10 +55,10 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 ///
 /// # Safe to resend
 ///
-/// gRPC does not define which methods are idempotent. Declare them with a layer's `idempotent_methods` and
-/// `idempotent_if`, as a service config does for gRPC's own libraries. A hedge layer hedges only calls of such methods.
-/// A user's rule about outcomes may change a verdict, but never makes an unsafe resend safe. A safe resend needs an
-/// idempotent method, proof that the server did not process the call, or a valid pushback with an error status.
+/// gRPC does not define which methods are idempotent. Declare them with a layer's `idempotent_methods` or
+/// `idempotent_if`. A hedge layer hedges only calls of such methods. A user's rule about outcomes may change a verdict,
+/// but never makes an unsafe resend safe. A safe resend needs an idempotent method, proof that the server did not
+/// process the call, or a valid pushback with an error status.
 ///
 /// # Header fields
 ///

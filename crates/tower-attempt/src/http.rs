@@ -93,7 +93,7 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 ///
 /// | feature | errors |
 /// |---|---|
-/// | `http` | `std::io::Error`, [`Rejected`](crate::Rejected); [`Interrupted`](crate::Interrupted) in a box or as a source |
+/// | `http` | `std::io::Error`, [`Rejected`](crate::Rejected); in a box or as a source also [`Interrupted`](crate::Interrupted) and [other rejections](crate::Rejected::find) |
 /// | `hyper-util-01` | also the errors of hyper-util 0.1's client, hyper 1 and h2 0.4 |
 /// | `reqwest-013`, `tonic-014` | also the errors of reqwest 0.13, or of tonic 0.14 |
 ///

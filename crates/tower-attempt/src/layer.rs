@@ -22,13 +22,13 @@ pub enum Mode {
     /// probably send. Requests are not copied, so the layer cannot tell whether a body is too long to resend.
     ///
     /// A retry layer counts at most one retry per call. It usually takes a token from its budget for this retry, so
-    /// give the layer a budget of its own. A retry layer's time limits hold. A hedge layer checks neither its budget
-    /// nor the readiness of the service. It keeps learning latencies. It does not count the hedges that only
-    /// `hedge_on_failure` would send.
+    /// give the layer a budget of its own. A retry layer's time limits hold. A hedge layer counts hedges without a
+    /// check of its budget or of the service's readiness. It keeps learning latencies. It does not count the hedges
+    /// that only `hedge_on_failure` would send.
     Shadow,
     /// Sends no extra attempt, does not copy or change a request, and learns nothing.
     ///
-    /// A retry layer keeps depositing into its budget, for the layers that share it. The time limits of a retry layer
+    /// A retry layer's deposits continue, for the other layers that share its budget. The time limits of a retry layer
     /// hold. A hedge layer deposits only into a [`grpc_throttle`](crate::Budget::grpc_throttle).
     Off,
 }

@@ -27,7 +27,7 @@ use crate::Attempt;
 /// |---|---|
 /// | [`AttemptStarted`](Event::AttemptStarted) | the layer sends an attempt, the first one included |
 /// | [`AttemptEnded`](Event::AttemptEnded) | the attempt has an outcome, or the call ends first; once per attempt |
-/// | [`RetryScheduled`](Event::RetryScheduled) | an attempt failed, and a retry is scheduled (in shadow mode: would be scheduled) |
+/// | [`RetryScheduled`](Event::RetryScheduled) | an attempt failed, and a retry is scheduled (in shadow mode: would probably be scheduled) |
 /// | [`HedgeSkipped`](Event::HedgeSkipped) | a hedge was due and is not sent |
 /// | [`CallEnded`](Event::CallEnded) | the call succeeded, failed or was cancelled; exactly once per call |
 ///
@@ -40,7 +40,7 @@ use crate::Attempt;
 /// | `TracingObserver` without a subscriber | 2 | 0.3 µs |
 /// | `MetricsObserver` with a Prometheus exporter | 11 | 1.4 µs |
 ///
-/// The times were measured on a busy virtual machine, for a call whose first attempt succeeds.
+/// The values are for a call whose first attempt succeeds. The times were measured on a busy virtual machine.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -9,13 +9,12 @@ use crate::Deadline;
 /// never changes the budget or the layer's
 /// [`Mode`](https://docs.rs/tower-jitter-retry/latest/tower_jitter_retry/enum.Mode.html).
 ///
-/// The override applies to every HTTP or gRPC retry layer that the request passes, because copies for further attempts
-/// carry the same extensions. Over HTTP and gRPC, the retry layers of one task together send at most `max_attempts`
-/// attempts. Hedges and their retries come on top. A layer in another task, such as a task that a service spawns for
-/// each call, can add attempts.
+/// The override applies to every HTTP or gRPC retry layer whose requests carry it. Copies for further attempts carry
+/// it, too. In one task, these layers together send at most `max_attempts` attempts. Hedges and their retries come on
+/// top. A layer in another task, such as a task that a service spawns for each call, can add attempts.
 ///
 /// `reqwest::Request` keeps its extensions private, so an override cannot reach a layer over reqwest's own requests.
-/// Requests of other services have no extensions: there a rule chooses the override
+/// The protocol [`Generic`](crate::Generic) reads no extensions: there a rule chooses the override
 /// ([`RequestRule::retry_override`](crate::RequestRule::retry_override)).
 ///
 /// # Default
@@ -103,14 +102,15 @@ impl RetryOverride {
 /// gRPC request.
 ///
 /// Settings that the override leaves out keep the layer's values. An override never hedges a request that must not be
-/// hedged. It changes neither the budget nor the layer's
-/// [`Mode`](https://docs.rs/tower-hedge-latency/latest/tower_hedge_latency/enum.Mode.html).
+/// hedged. It does not change the budget. If the layer's
+/// [`Mode`](https://docs.rs/tower-hedge-latency/latest/tower_hedge_latency/enum.Mode.html) is `Off` or `Shadow`, an
+/// override sends no hedge.
 ///
-/// The override applies to every HTTP or gRPC hedge layer that the request passes. In a hedge layer below a retry
+/// The override applies to every HTTP or gRPC hedge layer whose requests carry it. In a hedge layer below a retry
 /// layer, it applies to each attempt of the retry layer. An HTTP or gRPC hedge layer does not hedge a hedge.
 ///
 /// `reqwest::Request` keeps its extensions private, so an override cannot reach a layer over reqwest's own requests.
-/// Requests of other services have no extensions: there a rule chooses the override
+/// The protocol [`Generic`](crate::Generic) reads no extensions: there a rule chooses the override
 /// ([`RequestRule::hedge_override`](crate::RequestRule::hedge_override)).
 ///
 /// # Default

@@ -39,9 +39,9 @@ pub trait Protocol: sealed::Sealed {
 
 /// The part of a [`Protocol`] that handles requests.
 ///
-/// A layer no longer has the request when the outcome arrives, so it keeps a [`Context`](Self::Context) of each call.
-/// The associated types are declared here and not in [`Outcomes`], so that they do not depend on the types of response and
-/// error. Otherwise a lifetime in the error type could keep a layer's future from being `Send`.
+/// A layer may no longer have the request when the outcome arrives, so it keeps a [`Context`](Self::Context) of each
+/// call. The associated types are declared here and not in [`Outcomes`], so that they do not depend on the types of
+/// response and error. Otherwise a lifetime in the error type could keep a layer's future from being `Send`.
 pub trait Requests<Req>: Protocol {
     /// The facts that a layer keeps about a request in flight.
     type Context;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{Attempt, AttemptKind, Verdict};
 
-/// The texts of rejections by layers of tower 0.5 and tower-resilience 0.14. `*` stands for any text.
+/// Texts of rejections by layers of tower 0.5 and tower-resilience 0.14. `*` stands for any text.
 ///
 /// A comparison of error types would cost a dependency, and many types in tower-resilience are generic over the inner
 /// error. A test compares the texts of tower with tower's real errors. The texts of tower-resilience are copies.
@@ -38,7 +38,7 @@ const TEXTS: [&str; 15] = [
 /// idempotent requests.
 ///
 /// A layer that rejects requests returns this error itself, or as the [`source`](Error::source) of its own error. If
-/// the layer's own error is not boxed, its type must implement [`WrapsError`](crate::WrapsError) and be
+/// the layer's own error is not boxed, its type must usually implement [`WrapsError`](crate::WrapsError) and be
 /// [registered](crate::WrapsError::register).
 ///
 /// ```

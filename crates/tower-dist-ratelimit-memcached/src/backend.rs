@@ -21,7 +21,7 @@ use crate::{
 /// Memcached runs no scripts, but it can add to counters, and its compare-and-swap replaces a value only if nobody has
 /// changed the value. Fixed windows are usually stored as [counters](Self#counters). All other limits are stored as
 /// [values](Self#values). Concurrent requests of any number of processes do not exceed the limit of a counter or a
-/// value. Exceptions, described below, are differing clocks, evicted items, and a restart or flush of a server.
+/// value. Some exceptions are described below: differing clocks, evicted items, and a restart or flush of a server.
 ///
 /// ```no_run
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, key};
@@ -45,11 +45,11 @@ use crate::{
 /// |---|---|---|---|
 /// | [`fixed_window_from_first_request`](Policy::fixed_window_from_first_request), whole seconds from 2 s to below 30 days | a counter that expires with its window | usually 1; usually 2 or more for a rejection | the server's |
 /// | [`fixed_window`](Policy::fixed_window), [`fixed_window_staggered`](Policy::fixed_window_staggered) | a counter per window | usually 1; usually 2 or more for a rejection | this machine's |
-/// | all others, and `fixed_window_from_first_request` with other windows | a value of a [`CasBackend`], written by compare-and-swap | 2, more while other processes change the key; usually 1 for a rejection | this machine's |
+/// | all others, and `fixed_window_from_first_request` with other windows | a value of a [`CasBackend`], written by compare-and-swap | usually 2, more while other processes change the key; usually 1 for a rejection | this machine's |
 /// | several policies of one layer or limiter (a *set*) | one value per key | as in the row above | this machine's |
 ///
-/// Waits are exact, except in a window that the server's clock ends. That clock ticks once a second. So such a window
-/// is up to a second longer than configured, and its waits are whole seconds, rounded up.
+/// The server's clock ticks once a second. So a window that the server's clock ends is up to a second longer than
+/// configured, and its waits are whole seconds, rounded up.
 ///
 /// # Counters
 ///
@@ -66,7 +66,8 @@ use crate::{
 ///
 /// A window that the server ends may end before the added tokens are taken back, and the key may then hold a later
 /// window. No tokens may be taken from that later window. So an attempt to take the tokens back succeeds only if the
-/// count has not changed since it was last read. In these cases, the tokens may stay charged until the window ends:
+/// count has not changed since it was last read. The tokens may stay charged until the window ends, for example in
+/// these cases:
 ///
 /// - The count changes during each of 16 attempts.
 /// - An attempt fails because the count has changed, and at least the window's length minus 2 s has passed since the
@@ -82,8 +83,8 @@ use crate::{
 /// retried for at most the [answer timeout](crate::MemcachedBuilder::answer_timeout). If hundreds of processes charge
 /// one key concurrently, use a fixed window.
 ///
-/// A refund or an extra charge is retried if a queue of this process is full or its swaps lose races. The retries last
-/// about 5 s, but end with the connection. A refund or an extra charge that still fails
+/// A refund or an extra charge is retried if a queue of this process is full or its swaps lose races. The retries
+/// usually last about 5 s. They can end earlier if the connection is lost. A refund or an extra charge that still fails
 /// [counts](Self::lost_corrections) as lost. A policy that is in two different sets, or in a set and alone, has a
 /// separate count in each.
 ///
@@ -110,8 +111,8 @@ use crate::{
 ///
 /// A counter usually takes 120 to 150 bytes on the server, a bucket 150 bytes, and a log up to 72 KiB. Every item
 /// expires, unless it has to be kept for more than 30 days and until after mid-January 2038. A request of zero cost
-/// writes nothing. A value that is no count or state of this backend counts as zero, and the next charge that takes
-/// tokens replaces it.
+/// writes nothing. A value that cannot be a count or state of this backend counts as zero, and the next charge that
+/// takes tokens replaces it.
 ///
 /// A policy that is deployed with another limit keeps its counts, even while instances with the old limit run. The
 /// counts start from zero if
@@ -127,7 +128,7 @@ use crate::{
 /// admitted. A flood of new keys can cause this. Provide memory for all keys that are limited at the same time, and
 /// watch the server's `evictions`. With `-M` the server reports an error instead of evicting, and the
 /// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides what happens to the request. If a counter is evicted and
-/// recreated between a charge and its refund, the refunded tokens are admitted once more.
+/// recreated between a charge and its refund, the refunded tokens can be admitted once more.
 ///
 /// # Servers
 ///
@@ -143,13 +144,13 @@ use crate::{
 /// five attempts per server run concurrently. While fewer than five attempts hang, a hanging attempt delays the next
 /// one by 1 s at most. The backend replaces a connection in these cases:
 ///
-/// - the connection is closed;
+/// - the connection is closed or fails;
 /// - an answer does not come [in time](crate::MemcachedBuilder::answer_timeout);
 /// - an answer does not fit its command, or reports a wrong command.
 ///
 /// A command in flight then fails and is not retried, because the server may have executed it. If a server is
-/// unreachable, only commands for its own keys fail, and no other server takes its keys over. After a restart or a
-/// flush, the counts start from zero.
+/// unreachable, the backend fails only requests with a key on that server. No other server takes its keys over. After a
+/// restart or a flush, the counts start from zero.
 ///
 /// # Cost
 ///
@@ -160,8 +161,8 @@ use crate::{
 /// Requests to counters usually do not wait for each other's answers. A value has a task while charges wait for it, and
 /// concurrent charges of a process to one value usually share a swap.
 ///
-/// A decision allocates its future, its command and a channel for the answer. A decision by a counter allocates its
-/// operation, too, and takes a task if tokens have to be taken back.
+/// A decision usually allocates its future, its command and a channel for the answer. A decision by a counter allocates
+/// its operation, too, and takes a task if tokens have to be taken back.
 ///
 /// # Errors
 ///
@@ -195,11 +196,13 @@ impl Memcached {
     /// A correction is a charge or refund that the caller makes after a decision. It is also a refund that the backend
     /// makes if the charge to one key took tokens, and the charge to another key was rejected or failed.
     ///
-    /// A correction is lost if its connection ends, or its answer times out or is an error. A correction is retried for
-    /// about 5 s, for example if a queue is full, or another client changes the key's counter or value first. If it
-    /// still fails, it is lost, too. A lost refund may leave its tokens charged, so fewer requests are admitted. A lost
-    /// extra charge may not have taken its tokens, so more requests are admitted. If a caller's correction fails
-    /// immediately, for example without a connection, it is not counted.
+    /// If the connection ends before the answer to a correction arrives, the correction is lost. The same holds if the
+    /// answer times out or is an error. A correction is usually retried for about 5 s if, for example, a queue is full
+    /// or another client changes the key's [value](Self#values) first. If it still fails, it is lost, too.
+    ///
+    /// A lost refund may leave its tokens charged, so fewer requests are admitted. A lost extra charge may not have
+    /// taken its tokens, so more requests are admitted. If a caller's correction fails immediately, for example without
+    /// a connection, it is not counted. Corrections that end because their runtime ends are not counted either.
     ///
     /// # Example
     ///

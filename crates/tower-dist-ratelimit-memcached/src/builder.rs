@@ -117,9 +117,9 @@ impl MemcachedBuilder {
     /// Maximum time until the server answers a command, above zero. If an answer takes longer, the backend reconnects.
     ///
     /// If another process changes a [value](Memcached#values) first, a charge to the value is retried for at most this
-    /// timeout. A [correction](Memcached::lost_corrections), which is a refund or an extra charge, is then retried for
-    /// at least 5 s. The layer's own [timeout](tower_dist_ratelimit::RateLimitLayerBuilder::backend_timeout) is shorter
-    /// by default, and ends the wait of a request earlier. Such a request may still be charged.
+    /// timeout. A [correction](Memcached::lost_corrections), which is a refund or an extra charge, is then usually
+    /// retried for about 5 s. The layer's own [timeout](tower_dist_ratelimit::RateLimitLayerBuilder::backend_timeout)
+    /// is shorter by default, and ends the wait of a request earlier. Such a request may still be charged.
     ///
     /// # Default
     ///

@@ -14,8 +14,8 @@ use super::{
     request::Ttl,
 };
 
-/// Maximum limit of a window. A count can exceed it through debts, and through tokens that a charge has added and not
-/// yet taken back. The server's counters wrap at 2⁶⁴.
+/// Maximum limit of a window. A count can exceed it through extra charges, and through tokens that a charge has added
+/// and not yet taken back. The server's counters wrap at 2⁶⁴.
 pub(super) const MOST: u64 = 1 << 48;
 
 /// Exclusive upper bound of the length of a counter's window that begins with the first request. The time to live of
@@ -51,7 +51,7 @@ impl CounterPolicy {
         let (windows, letter) = match algorithm {
             Algorithm::FixedWindowFromFirstRequest => {
                 let seconds = window.as_secs();
-                // The server expires items in whole seconds, so a counter needs a window of whole seconds. For a window
+                // The server expires items in whole seconds, so it can only end windows of whole seconds. For a window
                 // of 1 s, a tick of the server's clock is too coarse.
                 let fits =
                     window.subsec_nanos() == 0 && seconds >= 2 && window < LONGEST_FROM_FIRST;
@@ -158,8 +158,8 @@ impl CounterPolicy {
             }
             // The charged window has ended.
             Some((_, left)) => (0, left),
-            // The server ends the window: the item's time to live is the rest of the window. Without an item, the rest
-            // is the length of a window.
+            // The server ends the window, so `ttl` is the rest of the window. Without `ttl`, the rest is the length of
+            // a window.
             None => (count, ttl.map_or(self.quota.window(), Duration::from_secs)),
         };
         let limit = self.limit(charge.quota);

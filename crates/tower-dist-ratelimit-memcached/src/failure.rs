@@ -7,7 +7,7 @@ pub(super) fn lost(reason: impl fmt::Display) -> BackendError {
     BackendError::new(format!("no connection to Memcached: {reason}"))
 }
 
-/// The error that reports that the task of a command or an operation has ended with its runtime.
+/// The error that reports that a task of the backend has ended with its runtime.
 pub(super) fn ended() -> BackendError {
     lost("the runtime that it was made on has ended")
 }

@@ -131,7 +131,7 @@ impl Link {
         (queued, PendingAnswer { receiver, health })
     }
 
-    /// Fails while there is no connection.
+    /// Fails while the recorded state of the connection is down.
     pub(super) fn check(&self) -> Result<(), BackendError> {
         match self.0.health.is_up() {
             true => Ok(()),
@@ -140,7 +140,7 @@ impl Link {
     }
 }
 
-/// The answer to a command in flight.
+/// A future of the answer to a command.
 pub(super) struct PendingAnswer {
     receiver: oneshot::Receiver<Result<Meta, BackendError>>,
     health: Arc<Health>,
@@ -156,7 +156,8 @@ impl Future for PendingAnswer {
 }
 
 /// Returns the error of a command without a connection, or of a command that the task dropped. The task records a lost
-/// connection before it drops commands. So if the recorded state is up, the task itself has normally ended.
+/// connection before it drops the commands in flight. So if the recorded state is up, usually either the task has ended
+/// or the command's caller has left.
 fn lost(health: &Health) -> BackendError {
     match health.is_up() {
         true => failure::ended(),
@@ -186,7 +187,7 @@ async fn supervise(
             else {
                 return;
             };
-            // Dropping the pipeline fails the commands in flight with this reason.
+            // Dropping the pipeline fails the commands in flight, usually with this reason.
             health.disconnected(reason);
             drop(pipeline);
             if had_answers {

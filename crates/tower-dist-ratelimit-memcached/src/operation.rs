@@ -26,7 +26,7 @@ use super::{
     request::Command,
 };
 
-/// Maximum number of retries of a charge. A charge is retried in these cases:
+/// Maximum number of retries of an operation that adds tokens. It is retried in these cases:
 ///
 /// - Another client of the server began the window first.
 /// - Too few tokens were free for the charge, but enough after its own tokens were taken back or the window ended.
@@ -60,12 +60,12 @@ pub(super) struct Operation {
     pub(super) charge: Charge<'static>,
 }
 
-/// The first command of an attempt, in flight.
+/// The first command of an attempt, queued or in flight.
 struct FirstCommand {
     pending: PendingAnswer,
-    /// When the command was sent, by tokio's clock. Set only if the window ends when the server expires its item.
+    /// When the command was queued, by tokio's clock. Set only if the window ends when the server expires its item.
     at: Option<Instant>,
-    /// When the command was sent, by the operation's clock, in nanoseconds.
+    /// When the command was queued, by the operation's clock, in nanoseconds.
     nanos: u64,
     /// The number of the window; `None` if windows begin at the first request.
     number: Option<u64>,
@@ -76,13 +76,13 @@ struct FirstCommand {
 /// The result of one attempt of an operation.
 enum OperationOutcome {
     Decided(JointDecision),
-    /// The command added `over` more tokens than the decision grants. They are being taken back.
+    /// The command added `over` more tokens than the decision grants. They have to be taken back.
     Excess {
         decision: Decision,
         over: u64,
         ttl: Option<i64>,
         cas: Option<u64>,
-        /// The answer to the command that takes the tokens back, or `None` if the command could not be sent.
+        /// The answer to the command that takes the tokens back, or `None` if the command could not be queued.
         taken_back: Option<PendingAnswer>,
     },
     /// The value is no count of this policy.
@@ -131,7 +131,7 @@ impl Operation {
     /// Sends the first command, and returns a future of the result.
     ///
     /// If the caller drops the future before the connection task takes the command from its queue, nothing is charged.
-    /// If the caller drops the future later, a task completes the operation.
+    /// If the caller drops the future later, a task takes over the operation.
     pub(super) fn ask(
         self,
     ) -> Result<impl Future<Output = OperationResult> + Send + use<>, BackendError> {
@@ -194,8 +194,8 @@ impl Operation {
         })
     }
 
-    /// Reads the answer to an attempt. If the attempt added too many tokens, immediately sends the command that takes
-    /// them back. So this command usually precedes the caller's next charge.
+    /// Reads the answer to an attempt. If the attempt added too many tokens, immediately tries to queue the command
+    /// that takes them back. So this command usually precedes the caller's next charge.
     fn outcome(
         &self,
         attempt: &FirstCommand,
@@ -244,8 +244,8 @@ impl Operation {
         })
     }
 
-    /// Completes an operation from its first attempt on. Retries a charge in the cases that [`TRIES`] lists, as
-    /// long as the caller waits.
+    /// Completes an operation from its first attempt on. Retries it in the cases that [`TRIES`] lists, as long as the
+    /// caller waits.
     async fn complete(
         self,
         mut attempt: FirstCommand,
@@ -335,9 +335,9 @@ impl Operation {
             let meta = self.read(attempt.number).await?;
             // The item is the charged window or a later one. If its time to live has grown since the charge, it is a
             // later one. `ttl` is the time to live of the charged window at the charge. A later window begins only when
-            // the charged one ends. So its time to live falls to `ttl` at the earliest one window length after the
-            // charge, less a tick of the server's clock at each end. Before then, the item is the charged window,
-            // unless that window was deleted meanwhile.
+            // the charged one ends. So the time to live of a later window falls to `ttl` at the earliest one window
+            // length after the charge, less a tick of the server's clock at each end. Before then, an item whose time
+            // to live is at most `ttl` is the charged window, unless that window was deleted or evicted meanwhile.
             let ticks = Duration::from_secs(2);
             let is_same = meta.ttl.is_some_and(|now| Some(now) <= ttl)
                 && attempt
@@ -372,7 +372,7 @@ impl Operation {
         key(&self.rule.keys, &self.tag, number)
     }
 
-    /// Decides on the charge. `count` is the count of the window before the charge.
+    /// Decides on the charge. `count` is the window's count without the charge.
     fn decide(&self, count: u64, number: Option<u64>, ttl: Option<i64>, nanos: u64) -> Decision {
         let at = (nanos, &self.tag);
         self.rule.decide(count, number, ttl, at, &self.charge)
@@ -380,7 +380,7 @@ impl Operation {
 }
 
 impl OperationOutcome {
-    /// Returns the decision, if excess tokens are being taken back but the request is allowed already.
+    /// Returns the decision if the request is allowed but excess tokens have to be taken back.
     fn allowed(&self) -> Option<Decision> {
         match self {
             Self::Excess { decision, .. } => Some(*decision).filter(|decision| decision.allowed),

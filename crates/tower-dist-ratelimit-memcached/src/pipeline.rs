@@ -19,7 +19,7 @@ use super::{
 /// would usually not keep the server busier, and a command that still waits can be withdrawn.
 const MOST_SENT: usize = 4096;
 
-/// Maximum number of commands that one step takes from the queue.
+/// Maximum number of commands that the task takes from the queue at once.
 const MANY: usize = 256;
 
 /// Number of unwritten bytes at or above which the task takes no commands from the queue.
@@ -53,9 +53,8 @@ pub(super) struct Disconnect {
 }
 
 /// One connection, on which many commands can be in flight at the same time.
-// This crate has its own client, because no existing one suits. async-memcached and mcmc-rs lend their connection to
-// one operation at a time. memcache's experimental client for tokio takes a pooled connection for each operation.
-// vmemcached does not speak the meta protocol. mtop-client is under the GPL.
+// This crate has its own client. No existing client was found that keeps commands of many operations in flight on one
+// connection, speaks the meta protocol, and has a permissive license.
 pub(super) struct Pipeline {
     out: BytesMut,
     sent: VecDeque<SentCommand>,

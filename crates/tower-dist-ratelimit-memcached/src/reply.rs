@@ -121,7 +121,7 @@ impl Parser {
     }
 }
 
-/// Returns the reason of a [`Disconnect`](super::pipeline::Disconnect) for a server that violates the protocol.
+/// Returns the error text about a server that violates the protocol.
 pub(super) fn violation(what: impl fmt::Display) -> String {
     format!("the server does not speak the protocol: {what}")
 }

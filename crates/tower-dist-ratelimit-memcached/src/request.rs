@@ -1,7 +1,7 @@
 use bytes::BytesMut;
 
-/// A meta command on one key, built flag by flag. The connection adds an opaque number, which the server's answer
-/// repeats.
+/// A meta command on one key, built flag by flag. The connection adds an opaque number. The server's answer repeats
+/// this number, unless the answer is an error line.
 pub(super) struct Command {
     text: Vec<u8>,
     /// The length of the part before the opaque number.
@@ -20,7 +20,8 @@ const LONGEST_TTL: u64 = 30 * 86_400;
 const SLACK: u64 = 86_400;
 
 impl Ttl {
-    /// A time to live of `seconds`, or of 1 second if `seconds` is 0. `now` is in seconds since 1970.
+    /// A time to live of `seconds`, or of 1 second if `seconds` is 0. If `seconds` is above [`LONGEST_TTL`], the time
+    /// is [`SLACK`] longer, or unlimited. `now` is in seconds since 1970.
     pub(super) fn seconds(seconds: u64, now: u64) -> Self {
         let seconds = seconds.max(1);
         if seconds <= LONGEST_TTL {
@@ -51,7 +52,7 @@ impl Command {
         }
     }
 
-    /// Adds a flag with a number.
+    /// Adds the text `flag` and a number.
     pub(super) fn flag(mut self, flag: &str, number: u64) -> Self {
         self.text.extend_from_slice(flag.as_bytes());
         self.text.extend_from_slice(digits(&mut [0; 20], number));

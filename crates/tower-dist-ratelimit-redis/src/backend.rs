@@ -58,7 +58,7 @@ use crate::{
 ///
 /// Except after a [backward jump of the clock](#failures), a request of zero cost writes nothing, and a rejected
 /// request writes only a changed dynamic quota. If one of several slots of a Cluster rejects a request, the other slots
-/// can also write a charge and its refund. An invalid value, or a value of another type, counts as unused, and the next
+/// can also write a charge and its refund. An invalid string, or a value of another type, counts as unused. The next
 /// charge that takes tokens replaces it.
 ///
 /// A bucket, queue or window is a string of at most 50 characters, or 67 with dynamic quotas. Each sub-window after the
@@ -121,7 +121,7 @@ use crate::{
 /// | a primary under sentinels killed | this process | 0.5 ms | 1.3 ms | 1.9 s after the election |
 ///
 /// Each number is the maximum of three runs of a debug build on two idle cores, where timers were up to 6 ms late.
-/// `tests/tests/redis/under_load.rs` names the command that prints the table. The last column varies by up to 3 s,
+/// `tests/tests/redis/under_load.rs` names the command that measures these times. The last column varies by up to 3 s,
 /// because the pauses of the circuit breaker and between attempts to connect are random.
 ///
 /// The primary's clock measures time. When this clock jumps back, a key that was written before the jump continues from
@@ -201,12 +201,12 @@ pub struct Redis {
 impl Redis {
     /// Returns the number of corrections that were lost since the backend was created.
     ///
-    /// A correction is a charge or refund that the caller makes after a decision. It is also a refund that the backend
-    /// makes in a Cluster if one slot took tokens and another slot rejected the request or failed. A correction is lost
-    /// if its connection ends, or its answer times out or is an error. It is also lost if a full queue or a moving slot
-    /// blocks it for about 5 s. A lost refund may leave its tokens charged, so fewer requests are admitted. A lost
-    /// extra charge may not have taken its tokens, so more requests are admitted. If a caller's correction fails
-    /// immediately, for example without a connection, it is not counted.
+    /// A correction is a charge or refund that the caller makes after a decision. Refunds that the backend makes [in a
+    /// Cluster](Redis#cluster) are corrections, too. A correction is lost if its connection ends before the answer, if
+    /// the answer times out, or if the answer is an error other than a redirect of a Cluster. It is also lost if a full
+    /// queue or a moving slot blocks it for about 5 s. A lost refund may leave its tokens charged, so fewer requests
+    /// are admitted. A lost extra charge may not have taken its tokens, so more requests are admitted. If a caller's
+    /// correction fails immediately, for example without a connection, it is not counted.
     ///
     /// # Example
     ///

@@ -23,7 +23,7 @@ use super::{
 /// row's share of a call's fixed cost is small. Such a call for a token bucket occupies the server for 0.1 to 0.2 ms.
 pub(super) const MOST_ROWS: usize = 32;
 
-/// Maximum number of requests per call, including requests whose caller has left. It bounds the memory of a call.
+/// Maximum number of requests per batch, including requests whose caller has left. It bounds the memory of a batch.
 const MOST_REQUESTS: usize = 256;
 
 /// Number of callers that are woken at a time. While they run, the others of the batch wait, so the server can decide on
@@ -109,7 +109,7 @@ impl Batch {
         state.waiters.iter().all(|waiter| waiter.call.is_none())
     }
 
-    /// Closes the batch, and takes its requests out to be sent. A request whose caller has left is not sent.
+    /// Closes the batch, and takes out its requests, except those whose caller has left.
     pub(super) fn close(self: Arc<Self>) -> ClosedBatch {
         let mut state = self.lock();
         let (mut rows, mut requests) = (Rows::default(), 0);
@@ -138,7 +138,7 @@ impl Batch {
         !is_last
     }
 
-    /// Removes a request whose caller has left. If the batch is not closed yet, the request is never sent or charged.
+    /// Records that a caller has left. If the batch is not closed yet, the caller's request is never sent or charged.
     fn leave(&self, number: usize) {
         let mut state = self.lock();
         let Some(waiter) = state.waiters.get_mut(number) else {
@@ -154,8 +154,8 @@ impl Batch {
     }
 }
 
-/// A closed batch, which waits for its answer. If it is dropped without an answer, all its requests fail with the
-/// reason of the lost connection.
+/// A closed batch, which waits for its answer. If it is dropped without an answer, its requests fail with the last
+/// reason that [`Health`] has recorded.
 #[derive(Debug)]
 pub(super) struct ClosedBatch {
     batch: Arc<Batch>,

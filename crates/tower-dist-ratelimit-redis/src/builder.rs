@@ -21,11 +21,11 @@ impl Redis {
     ///
     /// # Default
     ///
-    /// The defaults of [`builder`](Self::builder).
+    /// The defaults of [`RedisBuilder`].
     ///
     /// # Errors
     ///
-    /// An invalid URL.
+    /// An invalid URL, or a URL with `rediss` if the feature `tls` is off.
     ///
     /// # Panics
     ///
@@ -35,12 +35,12 @@ impl Redis {
         Self::builder(url).connect_lazy()
     }
 
-    /// Connects like [`connect_lazy`](Self::connect_lazy), and fails if the server cannot be reached now. Use this in
-    /// tools and tests that need the server.
+    /// Connects, and fails if the server cannot be reached now. Use this in tools and tests that need the server. A
+    /// service that should start during an outage uses [`connect_lazy`](Self::connect_lazy).
     ///
     /// # Default
     ///
-    /// The defaults of [`builder`](Self::builder).
+    /// The defaults of [`RedisBuilder`].
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl RedisBuilder {
     /// Timeout of the server's answer to one call. Must be above zero. After two consecutive timeouts the backend
     /// replaces the connection.
     ///
-    /// A request waits only until its limiter's
+    /// A request waits for this answer at most until its limiter's
     /// [`backend_timeout`](tower_dist_ratelimit::RateLimitLayerBuilder::backend_timeout), which is normally shorter. If
     /// the answer arrives between the two timeouts, the request may have been charged although the limiter did not use
     /// the answer.
@@ -226,7 +226,8 @@ impl RedisBuilder {
     ///
     /// # Errors
     ///
-    /// See [`ConnectError`]. These invalid settings are errors, too:
+    /// See [`ConnectError`]. In a Cluster, not all primaries have to be reachable. These invalid settings are errors,
+    /// too:
     ///
     /// - an invalid URL or prefix, or a timeout of zero;
     /// - credentials for sentinels with a URL that names no sentinels;

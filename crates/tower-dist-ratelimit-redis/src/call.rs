@@ -76,8 +76,7 @@ impl ScriptCall {
 }
 
 /// The arguments of a request for one policy: the key's tag, and the *ask*, which is the text of the request. Most asks
-/// are a cost alone. Such a cost becomes a text only when the call is sent, once for all requests of a
-/// [run](super::run).
+/// are a cost alone. Such a cost becomes a text only when the call is sent.
 ///
 /// Examples: `5` is a cost, `5 20` a cost and the maximum grant, `s-3 0` a correction by -3 whose second number has no
 /// meaning, and `x2 3` a [run](super::run) of three requests of cost 2. A dynamic quota can follow the first two

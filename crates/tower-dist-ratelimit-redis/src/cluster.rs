@@ -26,8 +26,8 @@ use super::{
     target::Address,
 };
 
-/// First and longest pause between queries for the owners of slots. The pauses double while no node answers or a
-/// primary is unreachable. Equal jitter shortens each pause by up to half.
+/// First and longest pause between queries for the owners of slots. While the queries fail or the link to a primary is
+/// down, the pauses double up to the longest pause. Equal jitter shortens each pause by up to half.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -53,7 +53,7 @@ struct ClusterMap {
     slots: SlotOwners,
     links: HashMap<Address, Link>,
     /// The error of the last query for the slots if it failed at every node, or a note that no query has ended yet.
-    /// `None` after a query that a node answered.
+    /// `None` after a query that succeeded.
     problem: Option<Arc<str>>,
 }
 
@@ -72,9 +72,9 @@ impl Cluster {
         })
     }
 
-    /// Finds the nodes and connects to the primaries. Fails if no node answers, or if all primaries are unreachable. If
-    /// only some primaries are unreachable, the backend retries in the background until these primaries, or the
-    /// replicas that replace them, are reachable.
+    /// Queries the nodes for the primaries, and connects to the primaries. Fails if the query fails at every node, or
+    /// if no primary is connected in time. If only some primaries are connected, the backend keeps trying in the
+    /// background to connect to the others, or to the replicas that replace them.
     pub(super) async fn open(self: &Arc<Self>) -> Result<(), ConnectError> {
         let slots = self.query_nodes().await?;
         self.take_over(slots);
@@ -97,7 +97,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Finds the nodes and connects to the primaries in the background, and retries until this succeeds.
+    /// Finds the nodes and connects to the primaries in the background, and retries if this fails.
     pub(super) fn open_later(self: &Arc<Self>) {
         self.stale.notify_one();
         self.keep_fresh();
@@ -219,8 +219,8 @@ impl Cluster {
         self.map.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queries the nodes for the owners of the slots, one after the other, until a node answers. Connected nodes come
-    /// first. Apart from that the order is random, so that the queries of a fleet spread over the nodes.
+    /// Queries the nodes for the owners of the slots, one after the other, until one query succeeds. Connected nodes
+    /// come first. Apart from that the order is random, so that the queries of a fleet spread over the nodes.
     async fn query_nodes(&self) -> Result<SlotOwners, ConnectError> {
         let mut nodes: Vec<(Address, Option<Arc<dyn CommandSender>>)> = {
             let map = self.read();
@@ -292,8 +292,8 @@ impl Drop for Cluster {
     }
 }
 
-/// Refreshes the map of slots whenever `stale` is notified. Repeats this while no node answers or the link to a primary
-/// is down, because a replica may replace that primary.
+/// Refreshes the map of slots when `stale` is notified, and repeats this while the query fails. Also repeats it while
+/// the link to a primary is down, because a replica may replace that primary.
 async fn keep_fresh(cluster: Weak<Cluster>, stale: Arc<Notify>) {
     let backoff = Backoff::exponential(FIRST_PAUSE, LONGEST_PAUSE).jitter(Jitter::Equal);
     loop {

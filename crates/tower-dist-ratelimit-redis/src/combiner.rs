@@ -28,8 +28,8 @@ pub(super) struct Disconnect {
 }
 
 /// Sends the requests of the send queue. While fewer than two calls of one [`Kind`] are in flight, a request of this
-/// kind is sent immediately. Otherwise the requests of this kind share calls, and `Queue::can_send` decides when a call
-/// goes out. A request that is to be sent alone is sent immediately.
+/// kind is sent immediately. Otherwise the requests of this kind can share calls, and `Queue::can_send` decides when a
+/// call goes out. A request that is to be sent alone is sent immediately.
 pub(super) struct Combiner<'a> {
     send_queue: &'a SendQueue,
     connection: Connection,
@@ -128,8 +128,8 @@ impl<'a> Combiner<'a> {
         }
     }
 
-    /// Records the end of a call, and takes waiting requests out of the queue. If the call shows that the connection is
-    /// dead, and this link can reconnect, returns the reason instead.
+    /// Handles the end of a call. If the connection is then given up, returns the reason. Otherwise takes out the calls
+    /// of the same kind that can be sent now. A call without a kind takes out none.
     fn done(&mut self, done: Done) -> Option<String> {
         let silences = mem::take(&mut self.silences) + 1;
         let end = match &done.error {
@@ -159,7 +159,7 @@ impl<'a> Combiner<'a> {
     }
 }
 
-/// Returns whether a new connection, perhaps to another server, can help.
+/// Returns whether a new connection, perhaps to another server, may avoid this error.
 fn is_dead(error: &RedisError) -> bool {
     error.is_unrecoverable_error()
         || error.is_io_error()

@@ -120,7 +120,7 @@ impl Redis {
         }))
     }
 
-    /// Sends corrections. The returned future fails if one of them is lost.
+    /// Sends corrections. The returned future fails if one of them is [lost](Redis::lost_corrections).
     pub(super) fn correct(
         &self,
         charges: &[Charge<'_>],

@@ -89,10 +89,10 @@ impl Link {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Waits for the first attempt to connect, at most `timeout`. Fails if the link is then not connected.
+    /// Waits at most `timeout` while no attempt to connect has ended. Fails if the link is then not connected.
     pub(super) async fn ready(&self, timeout: Duration) -> Result<(), Failure> {
         let health = &self.shared().health;
-        // `None`, that is without a deadline, if the timeout exceeds the clock's range.
+        // `None` means no deadline: the timeout exceeds the clock's range.
         let end = Instant::now().checked_add(timeout);
         let in_time = || end.is_none_or(|end| Instant::now() < end);
         while !health.is_up() && health.is_new() && in_time() {
@@ -172,7 +172,8 @@ impl Supervisor {
 }
 
 impl Drop for Supervisor {
-    /// Fails all requests. If handles remain at this point, usually the task's runtime has ended.
+    /// Fails the unsent requests and all later requests. If handles remain at this point, usually the task's runtime
+    /// has ended.
     fn drop(&mut self) {
         let reason = "the tokio runtime that it was made on has ended";
         self.shared.disconnected(reason.to_owned());

@@ -16,7 +16,7 @@ use super::{
     script::Script,
 };
 
-/// The charges of one request to the keys of one slot.
+/// Charges of one request or correction that go out in one call. In a Cluster, their keys are in one slot.
 #[derive(Clone)]
 pub(super) struct SlotPart {
     pub(super) route: Route,
@@ -72,8 +72,8 @@ impl TransactionPart for SlotPart {
         }
     }
 
-    /// Returns one part per policy, if the call has several policies and failed because its keys are not all on one
-    /// server.
+    /// Returns one part per policy, if the call has several policies and failed because the node that answered does not
+    /// have all of its keys.
     fn split(&self, failure: &Failure) -> Option<Vec<Self>> {
         let is_apart = matches!(failure, Failure::TryAgain) && self.charges.len() > 1;
         let asks = self.call.asks.iter().zip(&self.charges);

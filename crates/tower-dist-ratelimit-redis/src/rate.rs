@@ -46,10 +46,10 @@ impl Rate {
     }
 
     /// Returns the same rate in smaller units. The units are halved as long as [`MOST_USED`] stays at least 1,024 times
-    /// the largest of these: the burst, a token, and the units that drain in `micros` microseconds (at least 1). A
-    /// quota that is too large for this keeps its units.
+    /// the largest of these: the burst, a token, and the units that drain in `micros` microseconds. If `micros` is 0,
+    /// it counts as 1. A quota that is too large for this keeps its units.
     ///
-    /// A change of the quota converts the used units and rounds them. Rounding loses less in small units.
+    /// If a change of the quota converts the used units, it rounds them. Rounding loses less in small units.
     pub(super) fn finer(self, micros: u64) -> Self {
         let span = self.rate.saturating_mul(micros.max(1));
         let room = (MOST_USED >> 10) / self.burst.max(self.token).max(span);
@@ -149,7 +149,7 @@ pub(super) fn micros(field: &'static str, value: Duration) -> Result<u64, BuildE
     Err(BuildError::new(field, format_args!("{value:?}"), bound))
 }
 
-/// Converts to microseconds, rounded down.
+/// Converts to microseconds, rounded down, at most `u64::MAX`.
 pub(super) fn as_micros(value: Duration) -> u64 {
     narrow(value.as_micros())
 }

@@ -9,7 +9,7 @@ use tower_dist_ratelimit::{Decision, backend::JointDecision};
 /// A [`Row`](super::rows::Row) is one request, or a run of equal requests. For a row of one request, the script sends
 /// only the first two numbers if it grants exactly the cost without a wait. Otherwise it sends all four, and encodes
 /// the first number `n` as `-1 - n`. For a row of several requests, it sends one number, from which
-/// [`Run`](super::run::Run) computes the answers.
+/// [`Run`](super::run::Run) computes the answers. For a correction, it sends no number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PolicyReply {
     pub(super) remaining: i64,
@@ -18,7 +18,8 @@ pub(super) struct PolicyReply {
     pub(super) wait: i64,
 }
 
-/// A script's answer to one request: one item per policy, in the order of the call. Empty for a correction.
+/// A script's answer to one request: one item per policy that applies, in the order of
+/// [`asks`](super::call::ScriptCall::asks). Empty for a correction.
 pub(super) type Replies = SmallVec<[PolicyReply; 1]>;
 
 /// Parses one policy's answer to a request of this cost.

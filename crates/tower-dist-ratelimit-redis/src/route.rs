@@ -29,7 +29,7 @@ pub(super) enum Route {
     Cluster(Arc<Cluster>),
 }
 
-/// The future of a script's answer to one request. On a single server this future is not boxed, which saves an
+/// The future of a script's answer to one request. Outside of a Cluster this future is not boxed, which saves an
 /// allocation.
 type ReplyFuture = Either<PendingReply, Redirected>;
 

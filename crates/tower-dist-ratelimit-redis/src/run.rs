@@ -33,8 +33,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Reads the answer to a run of requests that are equal to `call`: the bucket had `used` units before the run.
-    /// Returns `None` if this number is impossible.
+    /// Reads the answer to a run of requests that are equal to `call`. The answer is `used`: the number of used units
+    /// before the run. Returns `None` if this number is impossible.
     pub(super) fn new(call: &ScriptCall, used: i64) -> Option<Self> {
         let (rate, cost) = (call.script.runs?, call.asks.first()?.cost);
         let used = u64::try_from(used).ok().filter(|used| *used <= MOST_USED)?;

@@ -18,15 +18,15 @@ use super::{
     queued_call::{Batching, QueuedCall},
 };
 
-/// Number of queues above which an idle queue is removed.
+/// Number of queues above which a queue that becomes idle is removed.
 const IDLE_KINDS: usize = 64;
 
 /// The kind of a request: the address of its script, and its slot. Requests of one kind can share a call.
 pub(super) type Kind = (usize, u16);
 
-/// The unsent requests of a connection. All handles of the connection share the queue.
+/// The unsent requests to a server. All clones of a [`Link`](super::link::Link) share the queue.
 ///
-/// A caller adds its request to a batch itself, and wakes the connection's task only if that task has a call to send.
+/// A caller adds its request to a batch itself, and wakes the link's task only if that task has a call to send.
 #[derive(Debug)]
 pub(super) struct SendQueue {
     health: Arc<Health>,
@@ -53,7 +53,7 @@ struct Queues {
 pub(super) struct DueCall {
     pub(super) batch: ClosedBatch,
     pub(super) asking: bool,
-    /// `None` if the call did not come from a queue.
+    /// The kind of the [`Queue`] that the call came from. `None` for a call in `Queues::alone`.
     pub(super) kind: Option<Kind>,
 }
 
@@ -70,7 +70,7 @@ impl SendQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts a request. `queued.batching` selects whether it is sent together with others or alone.
+    /// Adds a request, or fails. `queued.batching` selects whether the request can share a call with others.
     pub(super) fn enqueue(&self, queued: QueuedCall) -> Result<PendingReply, Failure> {
         let mut state = self.lock();
         if !state.is_open {
@@ -98,7 +98,8 @@ impl SendQueue {
         self.ready.notified().await;
     }
 
-    /// Takes out the calls to send now. Returns whether all handles were dropped.
+    /// Takes out the calls of `Queues::alone`, and the calls of the `due` kinds that can be sent now. Returns whether
+    /// all handles were dropped.
     pub(super) fn take(&self, due_calls: &mut Vec<DueCall>) -> bool {
         let mut state = self.lock();
         due_calls.append(&mut state.alone);
@@ -110,7 +111,7 @@ impl SendQueue {
         state.is_closed
     }
 
-    /// Records that a call of this kind has ended, and takes out the next calls of the kind.
+    /// Records that a call of this kind has ended, and takes out the calls of the kind that can be sent now.
     pub(super) fn ended(&self, kind: Kind, due_calls: &mut Vec<DueCall>) {
         let mut state = self.lock();
         if let Some(queue) = state.queues.get_mut(&kind) {
@@ -119,8 +120,8 @@ impl SendQueue {
         state.take(kind, due_calls);
     }
 
-    /// Takes out the calls of all kinds that can be sent now. The timer calls this, because requests that are too few
-    /// to cause a call could otherwise wait until an earlier call ends.
+    /// Takes out the calls of all kinds that can be sent now. The timer calls this, because requests could otherwise
+    /// wait until an earlier call ends.
     pub(super) fn take_overdue(&self, due_calls: &mut Vec<DueCall>) {
         let mut state = self.lock();
         let waiting = state.queues.iter().filter(|(_, queue)| !queue.is_empty());
@@ -135,7 +136,7 @@ impl SendQueue {
         self.lock().is_open = true;
     }
 
-    /// Records that the connection is lost. All unsent requests fail with the reason in [`Health`].
+    /// Records that there is no connection. All unsent requests fail with the reason in [`Health`].
     pub(super) fn disconnect(&self) {
         let mut state = self.lock();
         state.is_open = false;
@@ -164,7 +165,7 @@ impl SendQueue {
 type Enqueued = Result<(PendingReply, bool), Failure>;
 
 impl Queues {
-    /// Adds a request to the others of its kind.
+    /// Adds a request to the queue of its kind.
     fn join(&mut self, call: ScriptCall, slot: u16, health: &Arc<Health>) -> Enqueued {
         let kind = (Arc::as_ptr(&call.script).addr(), slot);
         let queue = self.queues.entry(kind).or_default();

@@ -14,7 +14,7 @@ pub(super) const LEAKY_QUEUE: &str = include_str!("lua/leaky_queue.lua");
 pub(super) const SLIDING_WINDOW: &str = include_str!("lua/sliding_window.lua");
 pub(super) const SLIDING_LOG: &str = include_str!("lua/sliding_log.lua");
 
-/// Replaces each placeholder `$NAME` by its number.
+/// Replaces each placeholder `$NAME` whose name is in `numbers` by its number.
 pub(super) fn fill(lua: &str, numbers: &[(&str, u64)]) -> String {
     numbers.iter().fold(lua.to_owned(), |lua, (name, value)| {
         lua.replace(&format!("${name}"), &value.to_string())

@@ -23,7 +23,7 @@ pub(super) enum Deployment {
 }
 
 impl ServerUrl {
-    /// Reads `scheme://[user[:password]@]host[:port][,host[:port]..][/path]`.
+    /// Reads `scheme://[[user][:password]@]host[:port][,host[:port]..][/path]`.
     pub(super) fn parse(url: &str) -> Result<Self, ConnectError> {
         let wrong = |problem: &str| ConnectError::new("the URL of a Redis server", problem);
         let Some((scheme, rest)) = url.split_once("://") else {

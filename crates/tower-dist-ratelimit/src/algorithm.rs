@@ -26,14 +26,14 @@ pub(crate) use self::{
 };
 use crate::{Decision, Quota, backend::Charge, quota::HORIZON};
 
-/// The maximum count of used tokens in a log, a sliding window, or a window that begins with a request. Debts are
-/// included. The sum of two counts stays below 2⁶⁴.
+/// The maximum count of used tokens in a log, a sliding window, or a window that begins with a request, unless the
+/// clock jumps back. Debts are included. The sum of two counts stays below 2⁶⁴.
 const MAX_COUNT: u64 = 1 << 61;
 
 /// The state of one key as 64-bit words, whose meaning the algorithm defines. A new key has no words.
 pub(crate) type Words = smallvec::SmallVec<[u64; 2]>;
 
-/// The time of a decision, and a hash of the decided key.
+/// The time of an operation on a key, and a hash of the key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
     /// Nanoseconds since an epoch that the caller chooses.
@@ -44,9 +44,9 @@ pub(crate) struct Now {
 
 /// An algorithm under a quota: arithmetic on the state of one key.
 ///
-/// [`decide`](Self::decide) only reads the state, and [`take`](Self::take) takes the granted tokens. So a decision
-/// alone writes nothing. A rejected request takes no tokens, but can put its quota in force. The caller makes the two
-/// steps atomic.
+/// [`decide`](Self::decide) only reads the state, and [`take`](Self::take) takes the granted tokens. The caller makes
+/// these two steps atomic. A rejected request takes no tokens, but can put its quota in force, by
+/// [`adopt`](Self::adopt).
 ///
 /// Times may come in any order. If the clock jumps back, a decision admits at most the tokens that it would admit
 /// without the jump.
@@ -63,7 +63,7 @@ pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
     fn adopt(&self, _: &mut Words, _: Now, _: &Take<'_>) {}
 
     /// Takes `delta` tokens even if fewer are free. If `delta` is negative, refunds `-delta` tokens. The number of used
-    /// tokens saturates at 0 and at a maximum. Returns whether this number changed.
+    /// tokens saturates at 0 and at a maximum. Returns whether any tokens were taken or refunded.
     fn settle(&self, state: &mut Words, now: Now, take: &Take<'_>, delta: i64) -> bool;
 
     /// Returns the time until the key has no used tokens.
@@ -82,7 +82,7 @@ pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
         Words::from_slice(state)
     }
 
-    /// Converts the words of a store to the state. Returns `None` for words that are no state of this algorithm.
+    /// Converts the words of a store to the state. Returns `None` if the words do not have the form of a state.
     fn decode(&self, words: Words) -> Option<Words>;
 }
 
@@ -177,7 +177,7 @@ impl<'a> Take<'a> {
     }
 }
 
-/// Returns a duration in nanoseconds. A duration above `u64::MAX` nanoseconds, 584 years, becomes `u64::MAX`.
+/// Returns a duration in nanoseconds. A duration above `u64::MAX` nanoseconds (about 584 years) becomes `u64::MAX`.
 #[inline]
 #[must_use]
 pub fn saturating_nanos(duration: Duration) -> u64 {

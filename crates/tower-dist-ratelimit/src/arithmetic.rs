@@ -105,7 +105,7 @@ impl Limit {
     }
 
     /// Returns the arithmetic of an algorithm whose settings are checked already. `longest_log` is the maximum limit of
-    /// a sliding window log, and the maximum number of entries that count in its window.
+    /// a sliding window log. Also, a log adds no entry while `longest_log` entries are in its window.
     pub(crate) fn with_longest_log(
         algorithm: Algorithm,
         quota: Quota,
@@ -125,9 +125,9 @@ impl Limit {
             Algorithm::SlidingWindowStrict { count } => (0x15, Arc::new(sliding(count, true)?)),
             Algorithm::SlidingWindowLog => (0x16, Arc::new(SlidingLog::new(quota, longest_log)?)),
         };
-        // With windows and logs, all tokens are free again at most two windows after the last charge. Without this
-        // bound, a window that a wrong clock placed in the far future would be kept until then. A bucket or queue can
-        // take any time to drain, so it has no bound.
+        // With windows and logs, all tokens are free again at most two windows after the last charge, unless a clock
+        // jumped back. `longest` is this time. Without `longest`, a window that a wrong clock placed in the far future
+        // would be kept until then. A bucket or queue can take any time to drain, so it has no bound.
         let longest = match algorithm.has_windows() {
             true => quota.window().saturating_mul(2),
             false => Duration::MAX,
@@ -154,8 +154,8 @@ impl Limit {
 
     /// Reads a state from bytes that [`State::to_bytes`] wrote.
     ///
-    /// Returns `None` for bytes that are no state of this algorithm, or have a layout that this release does not know.
-    /// Treat such a key as [unused](Self::unused).
+    /// Returns `None` if the bytes do not fit the [layout](crate::arithmetic#bytes) of this algorithm. Treat such a key
+    /// as [unused](Self::unused).
     ///
     /// `bits` is as in [`unused`](Self::unused).
     #[must_use]
@@ -333,7 +333,7 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number.to_le_bytes()[0]);
 }
 
-/// Reads a number in LEB128. Returns `None` if the bytes end within the number, or if the number has more than ten
+/// Reads a number in LEB128. Returns `None` if the bytes end before the number does, or if the number has more than ten
 /// bytes or 64 bits.
 fn get(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0_u64;

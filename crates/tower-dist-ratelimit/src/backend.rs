@@ -34,21 +34,21 @@ use crate::{BuildError, Decision, Policy};
 
 /// A store of limits that decides on requests.
 ///
-/// The trait is object safe, and not stable before 0.2. The conformance kit (feature `conformance`) checks the promises
-/// below; each row names its check. A backend that decides with the [arithmetic](crate::arithmetic) keeps the promises
-/// about decisions.
+/// The trait is object safe, and not stable before 0.2. The conformance kit (feature `conformance`) checks most of the
+/// promises in this table; each row names its check. A backend that decides with the [arithmetic](crate::arithmetic)
+/// usually keeps the promises about decisions.
 ///
 /// | promise | check |
 /// |---|---|
 /// | [`register`](Self::register) takes the policies that the backend supports, and rejects all others. An equal list of policies gets the same ids. | `building` |
 /// | A successful answer to [`acquire`](Self::acquire), also a [`Later`](Answer::Later) one, has one decision per charge. The answer's value is `true` if all decisions are `allowed`. | every check |
 /// | A decision has the quota's limit, the granted and the remaining tokens, and a leaky queue's delay. In a leaky queue, the remaining tokens are the free places. | `decisions` |
-/// | An allowed charge grants all free tokens up to [`up_to`](Charge::up_to), and at least its cost. A leaky queue grants only the cost. A rejected charge grants nothing, and neither does a charge of zero cost. | `decisions` |
+/// | If a request is allowed, each of its charges grants all free tokens up to [`up_to`](Charge::up_to), and at least its cost. A leaky queue grants only the cost. A charge of zero cost grants nothing, and neither does any charge of a rejected request. | `decisions` |
 /// | `retry_after` is zero if allowed. It is `None` if a quota of zero rejects the charge. It is also `None` if the cost is above the burst, or above the limit of an algorithm without a burst. Otherwise it is exact: one nanosecond (or the clock's grain) earlier the same request is rejected. | `decisions`, `retry` |
 /// | If a charge is decided by the [quota in force](Charge::quota), `reset_after` is the time until the key has no used tokens, for allowed and for rejected requests. | `decisions`, `expiry` |
 /// | Unless a clock jumped back, a charge of zero cost leaves the state as it was, and a rejected charge changes only the key's [quota](Charge::quota). | `nothing written` |
-/// | [`settle`](Self::settle) with a positive `delta` takes tokens even if too few are free; the key is then in debt. With a negative `delta` it returns at most the cost of each charge, and never more than the used tokens. Its answer is `true` and has no decisions. | `refunds` |
-/// | [`reset`](Self::reset) forgets one key and no other. It succeeds if the key has no state. | `reset` |
+/// | [`settle`](Self::settle) with a positive `delta` takes tokens even if too few are free; the key is then in debt. With a negative `delta` it returns at most the cost of each charge, and never more than the used tokens. A successful answer is `true` and has no decisions. | `refunds` |
+/// | [`reset`](Self::reset) forgets the used tokens of one key under one policy, and of no other key. It also succeeds if the key has no state. | `reset` |
 /// | A key is any bytes, from none to 64 KiB. Apart from collisions of hashes, no two keys share a state. | `keys` |
 /// | Concurrent charges of cost 1 to one key, under one policy, together get at most the free tokens. If there are enough charges, the charges get all free tokens. | `racing` |
 /// | [`acquire`](Self::acquire) makes all charges, or none. If a backend charges in [parts](crate::Source::Parts), and one part is rejected or fails, the backend refunds the parts that took tokens. If the request is rejected, the decision of a policy that would allow it alone is `allowed`, with nothing granted. | `all or nothing` |
@@ -60,10 +60,11 @@ use crate::{BuildError, Decision, Policy};
 ///   stay charged.
 /// - If the future of [`Answer::Later`] fails, the charges may have been made nevertheless. So the caller usually does
 ///   not send the request again.
-/// - The future of [`Answer::Later`] needs no timeout of its own: a caller waits at most its
+/// - The future of [`Answer::Later`] needs no timeout of its own: layers and limiters wait for it at most for their
 ///   [`backend_timeout`](crate::RateLimitLayerBuilder::backend_timeout).
 pub trait Backend: Any + Send + Sync {
-    /// Returns the maximum number of policies that one `acquire` decides together. Building a limiter with more fails.
+    /// Returns the maximum number of policies that one `acquire` decides together. Building a layer or limiter with
+    /// more fails.
     ///
     /// # Default
     ///
@@ -77,11 +78,12 @@ pub trait Backend: Any + Send + Sync {
     /// A backend that returns `false` has to answer immediately and without failures, as [`Memory`] does. A limit over
     /// such a backend has no [deny cache](crate::RateLimitLayerBuilder::deny_cache), and usually no circuit breaker. If
     /// the backend fails or answers [`Later`](Answer::Later) nevertheless, the limit usually rejects the request. With
-    /// [`FailureMode::Open`](crate::FailureMode::Open) the request passes.
+    /// [`FailureMode::Open`](crate::FailureMode::Open) the request usually passes.
     ///
     /// # Default
     ///
-    /// `true`, which is right for any backend: a deny cache holds only answers that came [`Later`](Answer::Later).
+    /// `true`. It also works for a backend that answers immediately: a deny cache holds only answers that came
+    /// [`Later`](Answer::Later).
     ///
     /// # Cost
     ///
@@ -117,8 +119,8 @@ pub trait Backend: Any + Send + Sync {
 
 /// A shared backend: for several layers, for a layer and a [`Limiter`](crate::Limiter), or chosen at run time.
 ///
-/// Limiters over one backend share their counts if their sets of policies are equal. Give policies different names if
-/// their counts must be separate.
+/// Layers and limiters over one backend share their counts if their sets of policies are equal. Give policies different
+/// names if their counts must be separate.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

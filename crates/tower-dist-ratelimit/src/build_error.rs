@@ -1,9 +1,9 @@
 use std::{error::Error, fmt};
 
-/// An invalid setting, found when a limit is built.
+/// An invalid setting, usually found when a limit is built.
 ///
 /// A builder checks its settings when it builds, so that an invalid setting does not make later calls fail. The error
-/// names the field, its value and its bound, and for a setting of a policy also the policy.
+/// names the field, its value and its bound. For a setting of a policy, it usually also names the policy.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};

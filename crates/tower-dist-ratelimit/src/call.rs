@@ -17,7 +17,7 @@ pub use self::{
 use crate::backend::{Backend, BackendError};
 use crate::limits::Settings;
 
-/// Limits requests of any type to a service, such as jobs, messages or queries.
+/// Limits the requests to a service. The requests can be of any type, such as jobs, messages or queries.
 ///
 /// A rejection is the error [`LimitError::RateLimited`], with its reason and, if known, the time until a retry. Errors
 /// of the inner service are in [`LimitError::Inner`]. If requests should wait instead, call

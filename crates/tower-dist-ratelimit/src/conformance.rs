@@ -157,12 +157,12 @@ impl Conformance {
     }
 
     /// Runs the check `building` for each variant of [`Algorithm`], and then the other checks for each supported
-    /// algorithm. After [`only`](Self::only), runs one check. If the clock's [grain](Clock::grain) is zero, the
-    /// supported algorithms run one after the other, otherwise concurrently.
+    /// algorithm. After [`only`](Self::only), leaves out all other checks. If the clock's [grain](Clock::grain) is
+    /// zero, the supported algorithms are checked one after the other, otherwise concurrently.
     ///
     /// # Errors
     ///
-    /// Fails if the backend breaks a promise of [`Backend`].
+    /// Fails if a check finds that the backend breaks a promise of [`Backend`].
     ///
     /// # Panics
     ///

@@ -29,9 +29,9 @@ use crate::{BuildError, build_error::ensure};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Consistency {
-    /// Usually the backend decides each request, with one round trip. A [cached
-    /// rejection](crate::LimiterBuilder::deny_cache) needs none. Unless the [failure mode](crate::FailureMode) decides,
-    /// a fleet admits no more than the backend allows.
+    /// Usually the backend decides each request. A backend on a server needs at least one round trip for this. A
+    /// [cached rejection](crate::LimiterBuilder::deny_cache) needs none. Unless the [failure mode](crate::FailureMode)
+    /// decides, a fleet admits no more than the backend allows.
     #[default]
     Exact,
     /// This instance pays for tokens of frequently requested keys in advance, and spends them without a
@@ -45,8 +45,9 @@ pub enum Consistency {
     /// requests. The second number is at most a quarter of the burst. If a request waits for the refill, the refill
     /// also pays the request's cost.
     ///
-    /// The backend decides exactly on requests for keys that are not leased. It also decides exactly on all requests
-    /// under a [leaky queue](crate::Policy::leaky_queue). Outside of a tokio runtime there are no refills.
+    /// Requests for keys that are not leased are usually decided as with [`Exact`](Self::Exact). Under a [leaky
+    /// queue](crate::Policy::leaky_queue), all requests are decided as with `Exact`. Outside of a tokio runtime there
+    /// are no refills.
     ///
     /// [`Decision::remaining`](crate::Decision::remaining) usually includes the tokens leased here. A
     /// [peek](crate::Limiter::peek) reports only the tokens that remain in the backend.
@@ -78,8 +79,8 @@ pub enum Consistency {
     /// backend's `retry_after` is longer, but at most one lease time. The `retry_after` of a request rejected here is
     /// usually the remaining pause. If the rest of the backend's `retry_after` is longer, that rest is reported.
     ///
-    /// With these pauses, an overloaded fleet admits the full limit, in bursts, with about one round trip per 16
-    /// requests.
+    /// With these pauses, an overloaded fleet admits about the full limit, in bursts. The backend then gets about one
+    /// query per 16 requests.
     ///
     /// # Cost
     ///
@@ -101,15 +102,15 @@ pub enum Consistency {
     /// backend, the report is not sent again, so its usage can be lost. Usage since the last exchange is lost when the
     /// limit is dropped or its runtime shuts down.
     ///
-    /// The backend decides exactly on requests outside of a tokio runtime, on keys of more than about 1,000 bytes, and
-    /// on keys above the maximum number of active keys. For these requests, the [failure mode](crate::FailureMode)
-    /// decides as usual if the backend fails. If these failures open the circuit, the failure mode usually decides on
-    /// the requests of all keys.
+    /// Some requests are decided as with [`Exact`](Self::Exact): those outside of a tokio runtime, for keys of more
+    /// than about 1,000 bytes, and for keys above the maximum number of active keys. For these requests, the [failure
+    /// mode](crate::FailureMode) decides as usual if the backend fails. If these failures open the circuit, the failure
+    /// mode usually decides on the requests of all keys.
     ///
     /// # Cost
     ///
-    /// A task per active key, with up to two round trips per exchange, and short locks per request. Each policy has at
-    /// most about 10,000 active keys.
+    /// A task per active key, with up to two queries of the backend per exchange, and short locks per request. Each
+    /// policy has at most about 10,000 active keys.
     Eventual(Duration),
 }
 

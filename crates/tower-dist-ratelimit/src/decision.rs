@@ -30,7 +30,7 @@ pub use source::Source;
 #[non_exhaustive]
 pub struct Decision {
     /// Whether this policy allows the request. With several policies a request passes if all of them allow it. If
-    /// another policy rejects the request, this policy takes no tokens, or refunds them. Always `true` from a
+    /// another policy rejects the request, this policy takes no tokens, or usually refunds them. Always `true` from a
     /// [`Limiter`](crate::Limiter) in [shadow](crate::LimiterBuilder::shadow) mode.
     pub allowed: bool,
     /// The origin of the decision.
@@ -42,22 +42,23 @@ pub struct Decision {
     /// The tokens that were taken: the cost, or more, up to the [maximum grant](crate::backend::Charge::up_to). Zero
     /// if this policy or another one rejects the request, and with [`Source::Allowed`], which counts nothing.
     pub granted: u64,
-    /// The wait until this policy allows the same request, if no other request takes the tokens. Unless the [`Source`]
-    /// notes otherwise, the wait is exact: this policy allows the same request at the end of the wait. It rejects the
-    /// same request one nanosecond, or one tick of the backend's clock, earlier. Zero if this policy allows the
-    /// request. In [shadow](crate::LimiterBuilder::shadow) mode, a [`Limiter`](crate::Limiter) keeps the wait of a
-    /// request that the policy would reject.
+    /// The wait until this policy allows the same request, if no tokens of the key are taken or refunded in the
+    /// meantime. Unless the [`Source`] or the backend notes otherwise, the wait is exact: this policy allows the same
+    /// request at the end of the wait. It rejects the same request one nanosecond, or one tick of the backend's clock,
+    /// earlier. Zero if this policy allows the request. In [shadow](crate::LimiterBuilder::shadow) mode, a
+    /// [`Limiter`](crate::Limiter) keeps the wait of a request that the policy would reject.
     ///
     /// `None` if the request can never pass under the quota: its cost is above the burst, or above the limit of an
     /// algorithm without a burst, or the quota is zero. With [`Source::Local`], the quota is this process's share. With
     /// [`Source::Denied`], the wait is the time until the next probe of the backend, or `None` while the circuit is
     /// closed.
     pub retry_after: Option<Duration>,
-    /// The time until the key has no used tokens, if no other request takes tokens. Then the bucket is full, the queue
-    /// is empty, or the window has ended. Rounded up. Reliable only with [`Source::Backend`] and [`Source::Local`].
+    /// The time until the key has no used tokens, if no tokens are taken or refunded in the meantime. Then the bucket
+    /// is full, the queue is empty, or the window has ended. Rounded up. Reliable only with [`Source::Backend`] and
+    /// [`Source::Local`].
     pub reset_after: Duration,
     /// The time that an allowed request waits for its turn in a [leaky queue](crate::Policy::leaky_queue), rounded up.
-    /// Zero with all other algorithms.
+    /// Zero if no policy of the layer or limiter is a leaky queue.
     ///
     /// A [`Limiter`](crate::Limiter) with several policies returns the decision of one policy, with the longest delay
     /// of all its queues. In [shadow](crate::LimiterBuilder::shadow) mode, a limiter returns a delay of zero.

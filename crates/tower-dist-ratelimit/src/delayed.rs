@@ -7,8 +7,8 @@ use std::{
 use tokio::time::sleep;
 use tower_service::Service;
 
-/// A request that waits for its turn in a [leaky queue](crate::Policy::leaky_queue), if it has a delay, and then for
-/// the readiness of a clone of the inner service. During the delay, the request reserves no capacity of the service.
+/// A request that waits for its delay in a [leaky queue](crate::Policy::leaky_queue), if it has one, and then until a
+/// clone of the inner service is ready. During the delay, the request reserves no capacity of the service.
 pub(crate) struct Delayed<S, Req> {
     /// Boxed, because most requests need no timer. A trait object, because the destructor of a `Sleep` would otherwise
     /// be compiled into each codegen unit.

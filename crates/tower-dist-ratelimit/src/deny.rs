@@ -28,14 +28,14 @@ use crate::{
 /// request hashes to the same place. At worst, the backend gets the same calls as without a cache.
 const PLACES: usize = 4096;
 
-/// Maximum time for which a rejection is remembered, in nanoseconds. The time is short because this
-/// instance does not see refunds by other instances.
+/// Maximum time for which a rejection is repeated, in nanoseconds. The time is short because this instance does not see
+/// refunds by other instances.
 const LONGEST: u64 = 1_000_000_000;
 
-/// Remembers the backend's rejections, and repeats them locally until their wait ends, for at most 1 s.
+/// Remembers rejections of the backend, and repeats them locally: at most until their wait ends, and for at most 1 s.
 ///
-/// In the backend, the wait of a rejection starts at the decision. Here it starts when the request is sent,
-/// which is earlier. So the wait ends no later here.
+/// In the backend, the wait of a rejection starts at the decision. The cache counts the wait from the time when the
+/// request is sent, which is earlier. So the cache stops repeating the rejection no later than the wait ends.
 pub(crate) struct DenyCache {
     inner: Arc<dyn Backend>,
     denials: Arc<Denials>,
@@ -66,9 +66,9 @@ struct Version {
 struct Lookup {
     /// Hash of the request's policies, keys and quotas.
     tag: u64,
-    /// When the request was sent, in nanoseconds since the cache was created.
+    /// The time of the look-up, in nanoseconds since the cache was created.
     sent: u64,
-    /// Sum of the versions of the request's keys when it was sent.
+    /// Sum of the versions of the request's keys at the time of the look-up.
     version: u64,
 }
 
@@ -127,8 +127,8 @@ impl Denials {
                 version.number.fetch_add(1, SeqCst);
             }
             sum = sum.wrapping_add(version.number.load(SeqCst));
-            // A new quota changes the key's version, but a concurrent thread can miss the change. So the tag
-            // depends on the quota, too.
+            // A new quota changes the key's version, but a concurrent thread can miss the change. So the tag of the
+            // look-up depends on the quota, too.
             whole = whole.rotate_left(1) ^ tag.wrapping_add(quota);
         }
         Lookup {

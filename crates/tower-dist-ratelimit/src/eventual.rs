@@ -22,7 +22,7 @@ use crate::{
 /// Concurrent first requests can exceed the maximum slightly: the check and the insertion take the lock separately.
 const MAX_KEYS: usize = 10_000;
 
-/// Decides locally, and reports the used tokens to the backend afterwards. At each successful exchange with the
+/// Usually decides locally, and reports the used tokens to the backend afterwards. At each successful exchange with the
 /// backend, this instance also learns the tokens that other instances have used.
 pub(crate) struct Eventual {
     shared: Arc<SharedCounts>,
@@ -41,7 +41,7 @@ struct SharedCounts {
     timeout: Duration,
 }
 
-/// A policy, and the used tokens of its keys that were not yet reported.
+/// A policy, and the unsent [usage](KeyUsage) of its keys.
 struct PolicyUsage {
     /// The policy's terms, with its id in the backend.
     terms: Terms,
@@ -54,7 +54,8 @@ struct PolicyUsage {
 #[derive(Default)]
 struct KeyUsage {
     unsent: u64,
-    /// The own quota of the charge that was added last, if that charge had one.
+    /// The own quota of the charge that was added last. `None` if that charge had no own quota, or if an exchange has
+    /// begun since.
     quota: Option<Quota>,
     /// Whether [`add`](Self::add) was called since the last exchange began.
     is_active: bool,
@@ -73,7 +74,7 @@ impl PolicyUsage {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds tokens to the unsent usage of a key. Returns whether the key is new, so that it needs a task.
+    /// Adds tokens to the unsent usage of a key. Returns `true` if the key is new. It then needs an exchange task.
     fn add(&self, charge: &Charge<'_>, tokens: u64) -> bool {
         let mut keys = self.keys();
         if let Some(usage) = keys.get_mut(charge.key) {
@@ -140,8 +141,8 @@ impl Eventual {
     }
 
     /// Returns the wait between the first exchange of a key and the second: a pseudorandom part of a period. The wait
-    /// separates the exchanges of instances whose first requests arrive together. Otherwise, these instances would
-    /// exceed the limit together in every period. The wait is computed from the time since creation, so tests can
+    /// usually separates the exchanges of instances whose first requests arrive together. Otherwise, these instances
+    /// could exceed the limit together in every period. The wait is computed from the time since creation, so tests can
     /// reproduce it.
     fn phase(&self) -> Duration {
         let now = saturating_nanos(self.created.elapsed());

@@ -30,7 +30,7 @@ use crate::{
 pub(crate) struct Failover {
     emitter: Emitter,
     breaker: Breaker,
-    /// The origin of the breaker's times.
+    /// The origin of the times of the breaker and the recovery.
     created: Instant,
     /// Whether the backend has ever answered a query with `Answer::Later`. From then on, an immediate decision is
     /// assumed to come from local state, so it is no evidence of the backend's health.
@@ -72,21 +72,21 @@ impl Failover {
         })
     }
 
-    /// Returns the permission to query the backend. While the circuit is open, only probes get the permission, normally
-    /// one at a time.
+    /// Returns the permission to query the backend. While the circuit is open, normally only one probe at a time gets
+    /// the permission.
     #[inline]
     pub(crate) fn permit(&self) -> Result<Access, BackendError> {
         let permit = self.breaker.permit(|| self.now());
         permit.map_err(|_| BackendError::circuit_open())
     }
 
-    /// Returns the time until the next probe, or `None` while the circuit is closed.
+    /// Returns the time until the next probe is due, or `None` while the circuit is closed.
     pub(crate) fn open_for(&self) -> Option<Duration> {
         self.breaker.open_for(|| self.now())
     }
 
-    /// Returns this process's share, and whether requests are charged to it in addition to the backend. `None` unless
-    /// the process has recently returned to the backend.
+    /// Returns this process's share, and whether requests are charged to it in addition to the backend. `None` if the
+    /// failure mode is not local, or if no [recovery](Recovery) is in progress.
     pub(crate) fn recovering(&self) -> Option<(&Fallback, bool)> {
         let fallback = self.fallback.as_ref();
         let fallback = fallback.filter(|_| !self.recovery.is_over())?;
@@ -131,7 +131,8 @@ impl Failover {
         }
     }
 
-    /// Records an error or a timeout of the backend. Logs that the circuit opens, and not every failure.
+    /// Records an error or a timeout of the backend. If this opens the circuit, emits an event, and with the `tracing`
+    /// feature also logs it.
     pub(crate) fn failed(&self, permit: Access, error: &BackendError) {
         if self.breaker.failed(permit, self.now()) {
             #[cfg(feature = "tracing")]

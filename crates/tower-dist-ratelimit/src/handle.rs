@@ -20,9 +20,9 @@ use crate::{Decided, Decision, backend::OwnedCharge, limits::Limits};
 /// is dropped, so it also settles when a streaming response is dropped half-way. [`Meter::body`] wraps a body with such
 /// a meter. Without a correction the charge stays unchanged.
 ///
-/// A correction applies to all policies of the request. If policies count different things, select one of them with
-/// [`policy`](Self::policy). If several layers have handles, the request carries one handle for all of them. Clones of
-/// a handle share the charge.
+/// A correction applies to all policies that [`decisions`](Self::decisions) returns. If policies count different
+/// things, select one of them with [`policy`](Self::policy). If several layers have handles, the request carries one
+/// handle for all of them. Clones of a handle share the charge.
 ///
 /// Every request that passes a layer with handles has a handle. The handle corrects nothing for a layer that
 /// [exempts](crate::RateLimitLayerBuilder::exempt) the request, or admits it by
@@ -117,8 +117,8 @@ impl RateLimitHandle {
         charges.map(|charge| (charge.policy(), &charge.decision))
     }
 
-    /// Returns a handle of the policy `name` alone. If policies of this name decided in several layers, selects the one
-    /// of the layer nearest to the service. `None` if no policy of this name decided on the request.
+    /// Returns a handle of the policy `name` alone. If [`decisions`](Self::decisions) returns several policies of this
+    /// name, selects the one of the layer nearest to the service. `None` if it returns no policy of this name.
     #[must_use]
     pub fn policy(&self, name: &str) -> Option<Self> {
         let mut charges = self.charges.iter();
@@ -137,14 +137,14 @@ impl RateLimitHandle {
     }
 
     /// Refunds `tokens`, at most the charged tokens. Has no effect after [`settle`](Self::settle). Under a window or
-    /// log algorithm, also has no effect once the charge no longer counts.
+    /// log algorithm, usually also has no effect once the charge no longer counts.
     pub fn refund(&self, tokens: u64) {
         self.correct(|charged| charged.saturating_sub(tokens), false);
     }
 
     /// Sets the total cost of the request, in tokens. Refunds the charged tokens above `actual`, or charges the missing
-    /// ones. For each policy, only the first call has an effect. Under a window or log algorithm, nothing is refunded
-    /// once the charge no longer counts.
+    /// ones. For each policy, only the first call has an effect. Under a window or log algorithm, usually nothing is
+    /// refunded once the charge no longer counts.
     pub fn settle(&self, actual: u64) {
         self.correct(|_| actual, true);
     }

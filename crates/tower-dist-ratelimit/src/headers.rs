@@ -29,8 +29,8 @@ pub(crate) static X_RATELIMIT: [HeaderName; 3] = [
 /// | `q` | the quota in tokens: the limit, or the burst if the burst is larger; the places of a leaky queue count as its burst |
 /// | `w` | the seconds in which `q` tokens come back, rounded up; left out below one second |
 /// | `r` | the remaining tokens, at most `q` |
-/// | `t` for an allowed request | the seconds until the key has no used tokens, for example until its bucket is full; rounded up |
-/// | `t` for a rejected request | the seconds until the policy would allow the same request, rounded up; left out if the policy would never allow it |
+/// | `t` if the policy allows the request | the seconds until the key has no used tokens, for example until its bucket is full; rounded up |
+/// | `t` if the policy rejects the request | the seconds until the policy would allow the same request, rounded up; left out if the policy would never allow it |
 ///
 /// The example is a quota of 600 per minute with a burst of 100, so `r` is never above 100. `q / w` is about the rate
 /// that a client can sustain: 5 per second with a burst of 10 are `q=10;w=2`.
@@ -39,12 +39,12 @@ pub(crate) static X_RATELIMIT: [HeaderName; 3] = [
 /// names the same policies. The layer adds no such headers if no policy decided on the request, or if all policies that
 /// decided are hidden. It also adds none if the failure mode decided without a count, or if the limit is a
 /// [shadow](crate::RateLimitLayerBuilder::shadow). Headers of the inner service stay. If the wait is known, a rejection
-/// has `Retry-After`, also without these headers. A [gRPC rejection](crate::GrpcRejection) has `grpc-retry-pushback-ms`
-/// instead.
+/// usually has `Retry-After`, also without these headers. A [gRPC rejection](crate::GrpcRejection) has
+/// `grpc-retry-pushback-ms` instead.
 ///
 /// # Cost
 ///
-/// The values usually take one or two allocations, and the header map its own.
+/// The values of the headers usually take one or two allocations. The header map can allocate, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum ResponseHeaders {
@@ -116,8 +116,6 @@ pub(crate) fn x_ratelimit(most: u64, decision: &Decision) -> [Option<u64>; 3] {
     [Some(most), Some(remaining), seconds]
 }
 
-/// Returns the time until the client's usage is zero again. After a rejection, returns the wait until the same request
-/// can pass, or `None` if that wait is unknown or the request can never pass.
 fn wait(decision: &Decision) -> Option<Duration> {
     match decision.allowed {
         true => Some(decision.reset_after),
@@ -125,8 +123,8 @@ fn wait(decision: &Decision) -> Option<Duration> {
     }
 }
 
-/// The numbers that determined the latest value of a header. If the next rejection has the same numbers, the value is
-/// kept, and further rejections share it.
+/// A cache of one header value. The first rejection with new numbers usually stores only the numbers. If the next
+/// rejection has the same numbers, it usually stores its value, and further such rejections share this value.
 #[derive(Default)]
 pub(crate) struct Latest<N>(Mutex<(N, Option<HeaderValue>)>);
 
@@ -161,7 +159,7 @@ impl Latest<u64> {
     }
 }
 
-/// A number in one allocation; `HeaderValue::from` takes more.
+/// A number in one allocation; `HeaderValue::from` usually takes two.
 pub(crate) fn integer(number: u64) -> HeaderValue {
     let mut text = FieldText::new();
     text.number(number);
@@ -173,7 +171,7 @@ pub(crate) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('\\', r"\\").replace('"', r#"\""#))
 }
 
-/// Seconds, rounded up so that the wait suffices.
+/// Seconds, rounded up.
 fn whole_seconds(duration: Duration) -> u64 {
     let rest = u64::from(duration.subsec_nanos() > 0);
     duration.as_secs().saturating_add(rest)

@@ -27,29 +27,29 @@ pub(crate) type Exempt = Box<dyn Fn(RequestParts<'_>) -> bool + Send + Sync>;
 /// service failed.
 pub(crate) type RefundWhen = Arc<dyn Fn(Option<ResponseHead<'_>>) -> bool + Send + Sync>;
 
-/// Makes the handle of a request that passes, and returns the pending refund. The `bool` is `true` if the limit itself
-/// admitted the request.
+/// The type of [`HttpLimits::make_handle`].
 type MakeHandle = fn(&HttpLimits, &Decided<'_>, bool, &mut Extensions) -> Option<Refund>;
 
-/// The settings and the state of one HTTP layer, shared by all its services.
+/// Settings and state of one HTTP layer. All its services share them.
 pub(crate) struct HttpLimits {
     pub(crate) limits: Arc<Limits>,
     pub(crate) answers: HttpSettings,
-    /// The value of `RateLimit-Policy`, if no policy has an `only_if`, a `quota_by` or a `quota_by_async`.
+    /// The value of `RateLimit-Policy`. `None` if a policy has an `only_if`, a `quota_by` or a `quota_by_async`, or if
+    /// all policies are hidden.
     pub(crate) policy_field: Option<HeaderValue>,
     pub(crate) retry_after: Latest<u64>,
-    /// The `RateLimit` header of the latest rejection that a single policy decided. Its numbers are the policy's index,
+    /// Caches the `RateLimit` header of rejections that a single policy decided. The numbers are the policy's index,
     /// the remaining tokens, and the wait in seconds.
     pub(crate) state: Latest<(usize, (u64, Option<u64>))>,
 }
 
-/// The HTTP settings of a layer.
 #[derive(Default)]
 pub(crate) struct HttpSettings {
     pub(crate) fields: ResponseHeaders,
     pub(crate) x_ratelimit: bool,
     pub(crate) handle: bool,
-    /// Set by the setters of handles and refunds. A binary that calls none of these setters has no code for handles.
+    /// Set by the setters of handles and refunds. A binary that calls none of these setters usually lacks the code that
+    /// makes handles.
     pub(crate) make_handle: Option<MakeHandle>,
     pub(crate) exempt: Vec<Exempt>,
     pub(crate) refund_when: Option<RefundWhen>,
@@ -67,7 +67,7 @@ impl HttpLimits {
         self.limits.decide(check, apply)
     }
 
-    /// Returns the headers for the response to a request that passes, if the settings ask for headers.
+    /// Returns the headers for the response to a request that passes, if the response gets any.
     fn stamp(self: &Arc<Self>, decided: Decided<'_>) -> Option<Stamp> {
         let answers = &self.answers;
         // A shadow limit is invisible to clients.
@@ -133,7 +133,7 @@ impl HttpLimits {
     }
 
     /// Returns the response to a rejected request. Adds `Retry-After` if the wait is known and the response has no
-    /// retry hint. Adds the `RateLimit` headers if the settings ask for them.
+    /// retry hint. Adds the `RateLimit` headers, unless the settings forbid them or [`Stamp::new`] returns `None`.
     pub(crate) fn rejection<B>(
         self: &Arc<Self>,
         reject: &impl RejectionResponse<B>,

@@ -94,9 +94,9 @@ struct RefillInFlight {
 }
 
 impl RefillInFlight {
-    /// Stores the tokens above the request's cost as a lease. If the key was evicted, usually discards them instead. In
-    /// `decision`, counts these tokens as remaining instead of granted. In a rejection, extends the wait at least to
-    /// the end of the pause in which this process rejects requests.
+    /// Stores the granted tokens as a lease, minus the cost of the waiting request if there is one. If the key was
+    /// evicted, usually discards these tokens instead. In `decision`, counts them as remaining instead of granted. In a
+    /// rejection, extends the wait at least to the end of the pause in which this process rejects requests.
     fn answered(&self, decision: &mut Decision) {
         let Self { shared, refill } = self;
         let (ways, now) = (shared.table.ways(refill.tag), shared.now());
@@ -202,7 +202,7 @@ impl Leasing {
         match answer {
             Answer::Done(_) => in_flight.answered(out),
             Answer::Later(answer) => return Answer::Later(self.refill(in_flight, answer)),
-            // The error is returned below. The caller of a background refill drops it, because no request waits.
+            // The error is returned below. If no request waits for the refill, the caller ignores the error.
             Answer::Failed(_) => {}
         }
         answer

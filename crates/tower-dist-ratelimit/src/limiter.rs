@@ -376,7 +376,7 @@ fn decision(
     }
     let tightest = Decided::new(&limits.rules, check).tightest(|_| true);
     Ok(Decision {
-        // A shadow also allows requests that a policy rejected.
+        // In shadow mode, `true` also if a policy rejected the request.
         allowed,
         // The caller waits for the slowest leaky queue, which need not be the tightest policy.
         delay: limits.delay(check),

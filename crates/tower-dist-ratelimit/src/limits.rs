@@ -76,7 +76,7 @@ type Wrap = fn(
 type NewGuard =
     fn(FailureMode, Duration, &[Policy], Emitter) -> Result<Box<dyn BackendGuard>, BuildError>;
 
-/// Builds the guard of a backend that can fail.
+/// Builds a guard with a circuit breaker.
 const GUARDED: NewGuard =
     |mode, time, policies, emitter| Ok(Box::new(Failover::new(mode, time, policies, emitter)?));
 
@@ -90,12 +90,12 @@ pub(crate) enum Outcome {
         charged: bool,
     },
     Reject(Reason),
-    /// The decision is pending, and the check holds its future.
+    /// The decision is pending, and `Check::waiting` is set.
     Later,
 }
 
 impl Outcome {
-    /// The outcome of a counter's decision on one policy.
+    /// Returns the outcome of a request for which this is the only decision.
     fn of(decision: &Decision) -> Self {
         match decision.allowed {
             true => Self::Pass { charged: true },
@@ -185,10 +185,11 @@ impl Settings {
             Some(guard) => guard(self.failure_mode, timeout, &policies, self.emitter.clone())?,
         };
         if let Consistency::Eventual(_) = consistency {
-            // The local copy of the counts is a `Memory`, which can reject a policy, too.
+            // The local copy of the counts is a `Memory`, which may not support a policy.
             register(&Memory::default(), &policies)?;
         }
-        // All settings are checked before the registration, so that a build with an invalid setting registers nothing.
+        // Most settings are checked before the registration. So a build with an invalid setting normally registers
+        // nothing.
         let ids = register_checked(&*backend, &policies)?;
         if self.deny_cache && backend.is_remote() {
             backend = guard.cache(backend, &policies, &ids);

@@ -16,10 +16,10 @@ use crate::{Decided, Rejection, backend::BackendError};
 /// `on_event` usually runs on the task of the request, so it should return quickly. It may run concurrently for
 /// different requests. An `Arc` of an observer is an observer, too, and so is a pair of observers.
 ///
-/// Each request causes exactly one of [`Allowed`](Event::Allowed), [`Rejected`](Event::Rejected),
+/// Each request normally causes exactly one of [`Allowed`](Event::Allowed), [`Rejected`](Event::Rejected),
 /// [`Shadowed`](Event::Shadowed) and [`Cancelled`](Event::Cancelled). [Exempt](crate::RateLimitLayerBuilder::exempt)
-/// requests, calls of [`Limiter::peek`](crate::Limiter::peek), and checks with an invalid
-/// [quota](crate::Limiter::with_quota) cause none of them.
+/// requests, calls of [`Limiter::peek`](crate::Limiter::peek), checks with an invalid
+/// [quota](crate::Limiter::with_quota), and checks that are never polled cause none of them.
 ///
 /// # Cost
 ///

@@ -18,7 +18,7 @@ use crate::{
 /// A function of an HTTP request.
 type PartsFn<T> = Arc<dyn Fn(RequestParts<'_>) -> T + Send + Sync>;
 
-/// A function that returns the quota of a request's key, in place of the policy's quota.
+/// A function that returns the own quota of a request's key, if the key has one.
 #[derive(Clone)]
 pub(crate) enum DynamicQuota {
     Now(PartsFn<Option<Quota>>),
@@ -29,7 +29,7 @@ pub(crate) enum DynamicQuota {
 /// which wraps the look-up.
 pub(crate) type QuotaLookup = BoxFuture<'static, Result<Option<Quota>, BackendError>>;
 
-/// Maximum length of a policy's name in bytes. It is bounded, because responses carry the names.
+/// Maximum length of a policy's name in bytes. It is bounded, because responses can carry the names.
 const MAX_NAME: usize = 64;
 
 /// One limit: its name, its quota, the key that it counts by, and the cost of a request.
@@ -77,7 +77,7 @@ const MAX_NAME: usize = 64;
 pub struct Policy {
     pub(crate) backend: BackendPolicy,
     pub(crate) key: Option<Arc<dyn KeyExtractor>>,
-    /// The cost of a request; 1 if `cost_fn` computes it.
+    /// The fixed cost of a request; 1 if `cost_fn` is set.
     pub(crate) cost: u64,
     pub(crate) cost_fn: Option<PartsFn<u64>>,
     pub(crate) only_if: Option<PartsFn<bool>>,
@@ -88,7 +88,7 @@ pub struct Policy {
     store: NewStore,
 }
 
-/// The part of a policy that the backend knows.
+/// The settings of a policy that every backend can read. A [`Registry`](crate::backend::Registry) compares them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BackendPolicy {
     name: String,
@@ -135,10 +135,10 @@ impl Policy {
     /// and at most 100 years; some backends allow less.
     ///
     /// Use it for calls that must not come in bursts at all, such as those to a partner's API. Layers wait for the
-    /// decision's [`delay`](crate::Decision::delay). With a [`Limiter`](crate::Limiter), the caller has to wait for the
-    /// delay.
+    /// decision's [`delay`](crate::Decision::delay), except in [shadow](crate::RateLimitLayerBuilder::shadow) mode.
+    /// With a [`Limiter`](crate::Limiter), the caller has to wait for the delay.
     ///
-    /// If a caller drops a waiting request, the request's place in the queue stays empty, because later requests
+    /// If a caller drops a waiting request, the request's place in the queue stays empty, because later requests can
     /// already have their times. A refund by a [handle](crate::RateLimitHandle) or a
     /// [`Limiter`](crate::Limiter::refund) moves only new requests forward. The next new request can then pass at the
     /// same time as a waiting request.
@@ -161,8 +161,8 @@ impl Policy {
         self.counted(Algorithm::FixedWindow { staggered: true })
     }
 
-    /// Counts in [fixed windows](Self::fixed_window) that start with a key's first charge. After the end of a window,
-    /// the key's next charge starts the next window.
+    /// Counts in [fixed windows](Self::fixed_window) that start separately for each key. A window starts when tokens
+    /// are charged to a key that has no open window.
     pub fn fixed_window_from_first_request(self) -> Self {
         self.counted(Algorithm::FixedWindowFromFirstRequest)
     }
@@ -180,7 +180,7 @@ impl Policy {
     /// bucket. Only a part of the oldest bucket is inside a window that ends now, and the bucket counts in proportion
     /// to that part. With four buckets, a minute takes five counters of 15 seconds each.
     ///
-    /// On real traffic, the maximum in a window is closer to the limit than with
+    /// On real traffic, the maximum in a window is usually closer to the limit than with
     /// [`sliding_window`](Self::sliding_window). An attacker can still send nearly twice the limit in one window.
     pub fn sliding_window_buckets(self, count: u32) -> Self {
         self.counted(Algorithm::SlidingWindowBuckets { count })
@@ -232,9 +232,9 @@ impl Policy {
     ///
     /// # Cost
     ///
-    /// In [`Memory`](crate::backend::Memory), a bucket or queue then needs a short lock and 100 bytes per key. On Redis
-    /// and Memcached, a bucket or queue stores a quota with each key that has used tokens. A rejected request writes
-    /// the key only if the rate of the request's quota differs from the rate of the stored quota.
+    /// In [`Memory`](crate::backend::Memory), a bucket or queue then needs a short lock and about 100 bytes per key. On
+    /// Redis and Memcached, a bucket or queue stores a quota's rate with each key that has used tokens. A rejected
+    /// request usually writes the key only if the rate of its quota differs from the stored rate.
     pub fn dynamic_quotas(mut self) -> Self {
         self.backend.dynamic_quotas = true;
         self.store = any_store;
@@ -478,8 +478,8 @@ impl Policy {
     ///
     /// Used tokens stay used when the quota changes. If a bucket, window or log has more used tokens than the new burst
     /// or limit, it rejects requests until enough tokens have returned. If the new burst or limit is higher, the key
-    /// gets the difference immediately. Buckets and queues use the new rate from the first charge with the new quota,
-    /// even if that charge is rejected. A request of cost zero does not change the rate.
+    /// gets the difference immediately. Buckets and queues usually use the new rate from the first charge with the new
+    /// quota, even if that charge is rejected. A request of cost zero does not change the rate.
     ///
     /// # Default
     ///

@@ -108,8 +108,7 @@ impl Quota {
     }
 
     /// Returns a number of tokens, and the time in which they return. Usually these are the limit and the window. If
-    /// the burst is larger than the limit, they are the burst and the time in which a full burst returns. If the limit
-    /// is 0, they are 0 tokens and the window.
+    /// the burst is larger than a limit above 0, they are the burst and the time in which a full burst returns.
     pub(crate) fn most(&self) -> (u64, Duration) {
         if self.burst <= self.limit || self.limit == 0 {
             return (self.limit, self.window);
@@ -138,14 +137,14 @@ impl Quota {
         if self.burst == 0 { 0 } else { self.limit }
     }
 
-    /// Returns whether the limit or the burst is 0. In layers and limiters, such a quota rejects requests of any cost.
-    /// In a backend that is called directly, it rejects only costs above zero.
+    /// Returns whether the limit or the burst is 0. In layers and limiters, such a quota normally rejects requests of
+    /// any cost. In a backend that is called directly, it rejects only costs above zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.limit == 0 || self.burst == 0
     }
 
-    /// Returns the quota, or `None` if it is invalid. A quota of zero is valid, and rejects every request.
+    /// Returns the quota, or `None` if it is invalid. A quota of zero is valid.
     pub(crate) fn usable(self) -> Option<Self> {
         (self.is_zero() || self.check().is_ok()).then_some(self)
     }

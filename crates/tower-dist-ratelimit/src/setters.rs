@@ -52,9 +52,9 @@ macro_rules! shared_setters {
         /// Sets whether this instance caches the rejections of a remote backend.
         ///
         /// After a rejection, this instance usually rejects requests with the same keys and at least the same cost,
-        /// without a round trip. It does so at most until the backend would admit the rejected request, and for at most
-        /// 1 s. The backend would usually reject these requests, too. The main exceptions are refunds, resets and
-        /// raised limits within that second, by another instance or another limiter.
+        /// without a round trip. It does so at most for the wait that the backend reported, and for at most 1 s. The
+        /// backend would usually reject these requests, too. The main exceptions are refunds, resets and raised limits
+        /// within that second, by another instance or another limiter.
         ///
         /// # Default
         ///
@@ -62,7 +62,8 @@ macro_rules! shared_setters {
         ///
         /// # Cost
         ///
-        /// 130 kB per limiter or layer over a remote backend, and 400 bytes for each of at most 4,096 rejections.
+        /// 130 kB per limiter or layer over a remote backend, and usually 400 bytes for each of at most 4,096
+        /// rejections.
         pub fn deny_cache(mut self, on: bool) -> Self {
             self.settings.deny_cache = on;
             self

@@ -6,7 +6,7 @@ use crate::{
     backend::{Charge, PolicyId},
 };
 
-/// A policy's id in the backend, its algorithm and the quota in force.
+/// A policy's id in the backend, its algorithm, and a quota: the policy's own or a key's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) id: PolicyId,

@@ -12,8 +12,8 @@ use crate::{CallLimit, CallLimitLayer, Waits};
 ///
 /// - The service is always ready. A call waits for its turn, then makes a clone of the inner service ready and calls
 ///   it. During the wait it reserves no capacity of the inner service.
-/// - Waiting requests with the same keys usually pass in the order of their calls. Only the first of them queries the
-///   backend.
+/// - Waiting requests with the same keys usually pass in the order of their calls. Usually, only the first of them
+///   queries the backend.
 /// - A request that would probably wait longer than [`max_wait`](crate::CallLimitLayerBuilder::max_wait) is rejected
 ///   immediately with [`Reason::TooLong`](crate::Reason::TooLong). If the wait is unknown, the request waits, and is
 ///   rejected if its turn has not come after `max_wait`.

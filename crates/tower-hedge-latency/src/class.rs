@@ -26,7 +26,8 @@ pub(crate) struct Class {
 /// All classes of a layer.
 ///
 /// A class is found by the 64-bit hash of its key with a random seed, so that a look-up allocates nothing. Two keys
-/// with the same hash share a class. No thread waits for another: to add a class, a thread replaces the whole table.
+/// with the same hash share a class. A thread that finds or adds a class waits for no other thread: to add a class, it
+/// replaces the whole table.
 #[derive(Debug, Default)]
 pub(crate) struct Classes {
     /// The class of requests without a key, and of requests with a key beyond the first 256.

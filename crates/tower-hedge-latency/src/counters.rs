@@ -33,9 +33,9 @@ macro_rules! counts {
 counts! {
     /// Calls that have ended, including calls that their callers dropped.
     pub calls: u64,
-    /// Calls whose request must not be hedged, such as a request that is itself a hedge. They neither deposit into a
-    /// budget with a ratio nor train the trigger. Not counted: all calls in [`Mode::Off`](crate::Mode::Off), and calls
-    /// whose [`HedgeOverride`](crate::HedgeOverride) allows no hedge.
+    /// Calls whose request must not be hedged, such as a request that is itself a hedge. For these calls, the layer
+    /// neither deposits into a budget with a ratio nor trains the trigger. Not counted: all calls in
+    /// [`Mode::Off`](crate::Mode::Off), and calls whose [`HedgeOverride`](crate::HedgeOverride) allows no hedge.
     pub ineligible: u64,
     /// Calls that were still in flight when the trigger made their first hedge due. With a learned percentile `q`,
     /// their share of the eligible calls is usually close to 1 − q.
@@ -52,11 +52,12 @@ counts! {
     /// Hedges that were due, but were not sent because few hedges win: see
     /// [`SkipReason::HeldBack`](crate::SkipReason::HeldBack).
     pub held_back: u64,
-    /// Hedges that were due, but whose service failed to become ready or was not ready in time: see
-    /// [`SkipReason::NotReady`](crate::SkipReason::NotReady).
+    /// Hedges that were due, but were not sent for the reason [`SkipReason::NotReady`](crate::SkipReason::NotReady).
+    /// Usually, their service was not ready in time.
     pub not_ready: u64,
-    /// Hedges that were due for a request that cannot be resent: one with the header field `Upgrade`, for example, or
-    /// one whose streaming body was read beyond the [`replay_limit`](crate::HedgeLayerBuilder::replay_limit).
+    /// Hedges that were due, but were not sent because the request cannot be resent. For example, the request has the
+    /// header field `Upgrade`, or an attempt has read more than the
+    /// [`replay_limit`](crate::HedgeLayerBuilder::replay_limit) of a streaming body.
     pub not_resendable: u64,
     /// Hedges that were due in [`Mode::Shadow`](crate::Mode::Shadow), which sends no hedges.
     pub shadowed: u64,

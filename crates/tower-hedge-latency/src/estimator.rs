@@ -14,7 +14,7 @@ const REFRESH_SAMPLES: u32 = 256;
 /// The first sample at least this long after the last refresh also refreshes the threshold. This time is a hundredth of
 /// the default window.
 const REFRESH_MICROS: u64 = 100_000;
-/// A window with this many times its required samples has at least 1,000 samples beyond the threshold. More samples
+/// A window with this many times its required samples has at least 1,000 samples beyond the quantile. More samples
 /// would not make the threshold more precise than its histogram bucket. So if a window has at least 200 calls per
 /// required sample, the estimator samples only a part of the calls.
 const PLENTY: u64 = 100;
@@ -28,11 +28,11 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The value of an unknown threshold.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Learns from live latencies the threshold above which a call is late.
+/// Estimates a quantile of latency from live calls. The estimate is called the threshold.
 ///
 /// The samples of the current and the previous window count together, so that there are samples when a new window
-/// begins. No call waits for another thread: the first thread that finds a refresh due claims it, and the other threads
-/// use the old threshold.
+/// begins. [`record`](Self::record) waits for no other thread: the first thread that finds a refresh due claims it, and
+/// the other threads use the old threshold.
 ///
 /// The estimator reads no clock: `now` is an argument, in microseconds since a fixed instant.
 #[derive(Debug)]
@@ -52,10 +52,10 @@ pub(crate) struct Estimator {
     threshold: AtomicU64,
 }
 
-/// The quantile to learn, and the minimum size of a window. A window whose counts would overflow closes earlier.
+/// The quantile to learn, and the minimum size of a window. A window whose counts could overflow soon closes earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QuantileTarget {
-    /// The share of calls that exceed the threshold, in billionths.
+    /// The share of calls that should exceed the threshold, in billionths.
     pub(crate) above: u64,
     /// Minimum duration of a window, in microseconds.
     pub(crate) window: u64,
@@ -143,7 +143,7 @@ impl Estimator {
 
     /// Computes the threshold for `target`. If a threshold is known, one sample is enough.
     pub(crate) fn apply(&self, now: u64, target: &QuantileTarget) {
-        // Waits while another thread refreshes, which takes microseconds.
+        // Waits while another thread refreshes, which usually takes microseconds.
         while !self.refresh(now, target) {
             std::thread::yield_now();
         }
@@ -182,7 +182,7 @@ impl Estimator {
         let (calls, mut calls_before) = (full.total(), next.total());
         let is_over = now.saturating_sub(self.opened.load(Relaxed)) >= target.window;
         let is_full = calls >> rarity >= target.samples;
-        // The second condition closes the window before a bucket's count could overflow.
+        // The comparison with `u32::MAX / 2` closes the window before a bucket's count could overflow.
         if (is_over && is_full) || calls > u64::from(u32::MAX / 2) {
             next.clear();
             calls_before = 0;

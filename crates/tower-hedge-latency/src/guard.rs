@@ -3,15 +3,15 @@
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The number of consecutive hedges whose wins are counted together. If fewer than [`WINS`] of them win, the cause that
-/// slows first attempts probably slows hedges, too.
+/// If this number of hedges is counted before [`WINS`] of them win, hedges are held back: the cause that slows first
+/// attempts probably slows hedges, too.
 const HEDGES: u8 = 200;
 /// 2 % of [`HEDGES`].
 const WINS: u8 = 4;
 /// At the last step one of 100 due hedges is allowed, to detect when hedges win again.
 const LAST_STEP: u8 = 7;
 
-/// Watches whether hedges win, and holds hedges back if they do not.
+/// Watches how many hedges win, and holds hedges back if few do.
 ///
 /// At step 0 every due hedge is allowed. Each further step halves the share that is allowed, down to one of 100. Two
 /// hundred hedges with fewer than four wins lead to the next step. The fourth win leads one step back immediately,
@@ -21,7 +21,7 @@ const LAST_STEP: u8 = 7;
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     state: AtomicU32,
-    /// The number of hedges that came due at steps above 0.
+    /// The number of due hedges that [`allows`](Self::allows) checked at steps above 0.
     due: AtomicU32,
 }
 

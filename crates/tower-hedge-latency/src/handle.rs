@@ -32,8 +32,8 @@ use crate::trigger::Trigger;
 pub struct HedgeHandle(pub(crate) Live<Settings>);
 
 impl HedgeHandle {
-    /// Returns the quantile of latency after which the first hedge is due, or `None` if the trigger is not a
-    /// percentile.
+    /// Returns the quantile of the trigger [`percentile`](crate::HedgeLayerBuilder::percentile), or `None` if the layer
+    /// has another trigger.
     ///
     /// The default quantile of 0.95 rises if the budget has a ratio above 0 and below 0.05. A quantile that was set
     /// stays.
@@ -51,9 +51,9 @@ impl HedgeHandle {
         settings.learns().then(|| settings.target.quantile())
     }
 
-    /// Returns the delay from a call's start to the first hedge. Until a percentile is learned, this is the
-    /// [`initial_delay`](crate::HedgeLayerBuilder::initial_delay) within `min_delay` and `max_delay`, or `None` if no
-    /// initial delay is set.
+    /// Returns the trigger's delay from a call's start to the first hedge. If the trigger is a percentile that is not
+    /// learned yet, this is the [`initial_delay`](crate::HedgeLayerBuilder::initial_delay) within `min_delay` and
+    /// `max_delay`, or `None` if no initial delay is set.
     ///
     /// With [`key`](crate::HedgeLayerBuilder::key) and a percentile, this is the delay of requests without a key, and
     /// of requests with a key beyond the first 256.
@@ -85,8 +85,8 @@ impl HedgeHandle {
     ///
     /// # Errors
     ///
-    /// Returns an error if `quantile` is not above 0 and below 1, or if a given budget cannot pay for the hedges of this
-    /// percentile.
+    /// Returns an error if `quantile` is not above 0 and below 1, or if a given budget has a ratio below 1 − `quantile`
+    /// and no tokens per second.
     pub fn set_percentile(&self, quantile: f64) -> Result<(), BuildError> {
         self.change(|given| {
             given.percentile.quantile = Some(quantile);

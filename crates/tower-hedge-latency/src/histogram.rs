@@ -22,7 +22,7 @@ const BUCKETS: usize = match cfg!(all(test, tower_hedge_latency_loom)) {
 #[derive(Debug)]
 pub(crate) struct Histogram {
     counts: Box<[AtomicU32]>,
-    /// The range of buckets with counts is from `lowest` to `highest`. A reader skips the other buckets.
+    /// A reader skips the buckets below `lowest` and above `highest`, which usually have no counts.
     lowest: AtomicUsize,
     highest: AtomicUsize,
 }

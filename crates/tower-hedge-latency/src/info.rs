@@ -24,8 +24,8 @@ pub struct HedgeInfo {
     pub winner: Option<Attempt>,
     /// The number of attempts that were sent, the first one included.
     pub attempts: u32,
-    /// The trigger's delay from the call's start to the first hedge. That hedge may have been sent earlier, because an
-    /// attempt failed, or later, because its service was not ready. It may also have been skipped, before a later hedge
-    /// was sent.
+    /// The trigger's delay from the call's start to the first hedge. That hedge may have been sent earlier, for example
+    /// because an attempt failed, or later, for example because its service was not ready. It may also have been
+    /// skipped, before a later hedge was sent.
     pub delay: Duration,
 }

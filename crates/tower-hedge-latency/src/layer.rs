@@ -26,8 +26,8 @@ pub struct HedgeLayer<P = Generic, O = NoObserver, A = Anywhere, L = Cancel>(
 impl HedgeLayer<Grpc> {
     /// Hedges gRPC calls of the given methods, with the defaults of [`HedgeLayerBuilder`] and the rules of [`Grpc`].
     ///
-    /// A call is hedged at most once, after the 95th percentile of latency, within a budget of 5 % extra load. The
-    /// methods are given by their full names, and must be idempotent.
+    /// By default, a call is hedged at most once, after the 95th percentile of latency, within a budget of 5 % extra
+    /// load. The methods are given by their full names, and must be idempotent.
     ///
     /// # Errors
     ///
@@ -52,15 +52,16 @@ tower_attempt::__layer! {
     /// Hedges HTTP requests of safe methods (GET, HEAD, OPTIONS, TRACE, QUERY), with the defaults of
     /// [`HedgeLayerBuilder`] and the rules of [`Http`](crate::Http).
     ///
-    /// A request is hedged at most once, after the 95th percentile of latency, within a budget of 5 % extra load.
+    /// By default, a request is hedged at most once, after the 95th percentile of latency, within a budget of 5 % extra
+    /// load.
     http,
     /// Returns a builder of a layer for services that are `Clone` and have `Clone` requests. By default every request
     /// may be hedged.
     builder,
     "tower_hedge_latency", "hedges", HedgeLayerBuilder, HedgeLayer, Hedge<A, L>,
     HedgeHandle, HedgeCounts, Config,
-    /// Hedges HTTP requests of safe methods. A response that a retry layer would retry, such as a 503 or
-    /// a 429, does not win while another attempt is in flight. See [`Http`](crate::Http).
+    /// Hedges HTTP requests of safe methods. A retryable failure, such as a 503 or a 429, does not win while another
+    /// attempt is in flight. See [`Http`](crate::Http).
     http,
     /// Hedges gRPC calls of the methods declared idempotent with
     /// [`idempotent_methods`](HedgeLayerBuilder::idempotent_methods) or
@@ -72,8 +73,7 @@ tower_attempt::__layer! {
     /// pushback cancels all further hedges.
     ///
     /// If an attempt fails and no other is in flight, the call ends, unless
-    /// [`hedge_on_failure`](HedgeLayerBuilder::hedge_on_failure) sends a hedge. Only a retry layer waits and
-    /// sends again.
+    /// [`hedge_on_failure`](HedgeLayerBuilder::hedge_on_failure) sends a hedge.
     grpc,
     #[cfg(feature = "grpc")]
     idempotent_if of [] Grpc,

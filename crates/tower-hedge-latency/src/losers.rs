@@ -8,7 +8,7 @@ use std::pin::Pin;
 #[cfg(feature = "drain")]
 pub use self::drain::Drain;
 
-/// Holds attempts in flight, and disposes of losers, the attempts that another attempt has overtaken.
+/// Disposes of losers, the attempts that another attempt has overtaken.
 pub trait Losers<F: Future> {
     /// An attempt in flight.
     type Attempt: Future<Output = F::Output>;

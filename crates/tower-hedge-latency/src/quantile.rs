@@ -45,17 +45,17 @@ impl Sample {
 /// If a hedge cut a call off, the call's latency is only known to be above the cut. The call's weight is shared among
 /// all calls that took longer than the cut (the estimate of Kaplan and Meier, 1958, in Efron's form of 1967). With many
 /// calls, the estimate is nearly unbiased if the latencies of hedges and first attempts are independent. Hedges do not
-/// change the estimate below the lowest trigger of these calls, because no call is cut off there.
+/// change the estimate below the shortest hedge delay of these calls, because no call is cut off there.
 ///
-/// If too few calls outlasted the cuts below the quantile, as with attempts that never end, each cut-off call counts as
-/// if it had ended at its cut. A cut is shorter than the true latency, but longer than the trigger at that time. So the
-/// threshold rises until the right share of calls is late, and does not jump to the latency of a few calls. The result
-/// is then the upper end of its bucket: hedges that answer immediately cut calls off just above the threshold, so a
-/// result inside the bucket could never rise above these cuts.
+/// If too few calls outlasted the cuts below the quantile, for example because attempts never end, each cut-off call
+/// counts as if it had ended at its cut. No cut is shorter than the hedge delay of its call. So without a `max_delay`,
+/// the threshold rises until the right share of calls is late. It does not jump to the latency of a few calls. The
+/// result is then the upper end of its bucket: hedges that answer immediately cut calls off just above the threshold,
+/// so a result inside the bucket could never rise above these cuts.
 ///
 /// Otherwise the result is interpolated inside its bucket, so rounding adds an error of at most one bucket. If that
-/// bucket holds more than a quarter of all calls, the result is its upper end: nearly equal latencies may lie anywhere
-/// in the bucket, and a threshold below them would make nearly all of these calls late.
+/// bucket holds more than a quarter of the weight of all calls, the result is its upper end: nearly equal latencies may
+/// lie anywhere in the bucket, and a threshold below them would make nearly all of these calls late.
 pub(crate) fn quantile(of: [&Sample; 2], above: u64, least: u64) -> Option<u64> {
     let [one, other] = of;
     let total = one.total() + other.total();
@@ -116,8 +116,8 @@ fn reach(
         left = left.saturating_sub(ended);
         let longer = left.saturating_sub(cut_off);
         if cut_off > 0 && longer > 0 {
-            // Rounded up. Otherwise, if the quantile is the longest call, `below` could stay slightly under `rank`, and
-            // the result would be `None`.
+            // Rounded up. Otherwise, if the quantile is the longest latency, `below` could stay slightly under `rank`,
+            // and the result would be `None`.
             weight = (weight * u128::from(left)).div_ceil(u128::from(longer));
         }
         left = longer;

@@ -12,7 +12,7 @@ use crate::losers::{Cancel, Losers};
 use crate::settings::Settings;
 use crate::{NoObserver, ResponseFuture, StopReason};
 
-/// A service that hedges late calls; made by [`HedgeLayer`](crate::HedgeLayer).
+/// A service that hedges calls; made by [`HedgeLayer`](crate::HedgeLayer).
 ///
 /// The first attempt uses the instance of the service that was polled ready. The layer clones the request and the
 /// service only if the request may be hedged.

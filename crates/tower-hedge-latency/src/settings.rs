@@ -22,7 +22,7 @@ pub(crate) struct Settings {
     pub(crate) bounds: Option<DelayBounds>,
     max_hedges: u32,
     pub(crate) budget: Budget,
-    /// Whether this layer deposits its successful calls into the budget. Otherwise a layer above does.
+    /// Whether this layer deposits into the budget. Otherwise a layer above does.
     pub(crate) deposits: bool,
     /// Shared by all versions of the settings.
     pub(crate) latencies: Arc<Latencies>,
@@ -46,14 +46,15 @@ pub(crate) struct Latencies {
     pub(crate) classes: Classes,
     /// The instant from which the estimators count time.
     pub(crate) epoch: Instant,
-    /// The share of calls above the learned trigger, in billionths. A call that began with another share is not
-    /// recorded.
+    /// The share of calls above the quantile to learn, in billionths. It is 0 if the trigger is not a percentile. A
+    /// call that began with another share is not recorded.
     above: AtomicU64,
 }
 
 impl Config {
-    /// Checks the settings. `given` are the settings that the builder or the handle gives now. Only these must not
-    /// contradict the trigger: earlier settings may stay unused, such as a `min_delay` after a change to a fixed delay.
+    /// Checks the settings. `given` are the settings that the builder or the handle gives now. A setting that the
+    /// trigger does not use is an error only if it is given now: earlier settings may stay unused, such as a
+    /// `min_delay` after a change to a fixed delay.
     pub(crate) fn validate(&self, given: &Self) -> Result<(), BuildError> {
         self.trigger.validate()?;
         self.common.validate()?;
@@ -68,8 +69,8 @@ impl Config {
         self.trigger.get().unwrap_or(&Trigger::Percentile)
     }
 
-    /// Returns the budget in effect: the given one, or the default. If the default has the same ratio as the `former`
-    /// budget, `former` stays, with its tokens.
+    /// Returns the layer's budget: the given one, or the default. With budgets by key, this is their template. If the
+    /// default has the same ratio as the `former` budget, `former` stays, with its tokens.
     fn budget(&self, former: &Budget) -> Budget {
         match (self.common.budget(), self.trigger()) {
             (Some(budget), _) => budget.clone(),
@@ -86,7 +87,8 @@ impl Config {
         }
     }
 
-    /// Combines the settings of `given` with the settings of `self` that `given` leaves out.
+    /// Combines the settings of `given` with the settings of `self` that `given` leaves out. The name and the budgets
+    /// by key of `self` stay: see [`Common::overridden_by`].
     fn overridden_by(&self, given: &Self) -> Result<Self, BuildError> {
         let trigger = given.trigger.get().map(|_| &given.trigger);
         Ok(Self {
@@ -182,8 +184,8 @@ impl Settings {
         bounds.delay(class.estimator.threshold())
     }
 
-    /// Records a sampled call that ends `now` and stands for `calls` calls. Records nothing unless the trigger learns
-    /// and its quantile is the same as when the call began.
+    /// Records a sampled call that ends `now` and stands for `calls` calls, if the layer learns the same quantile as
+    /// when the call began.
     pub(crate) fn learn(&self, class: &Class, seen: Observation, calls: u32, now: Instant) {
         if self.learns() && self.target.above == self.latencies.above.load(Relaxed) {
             let now = || micros(now.saturating_duration_since(self.latencies.epoch));

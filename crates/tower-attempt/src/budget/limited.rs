@@ -40,7 +40,7 @@ pub(super) struct BudgetSettings {
 impl BudgetSettings {
     fn bucket(&self) -> BudgetBucket {
         let ratio = match self.is_throttle {
-            // gRFC A6 ignores decimal places after the third. The added 1e-3 corrects for binary fractions.
+            // gRFC A6 supports up to three decimal places. The added 1e-3 corrects for binary fractions.
             true => (self.ratio * 1e3 + 1e-3).floor() / 1e3,
             false => self.ratio,
         };

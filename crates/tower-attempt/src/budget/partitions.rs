@@ -8,9 +8,9 @@ use self::shard::PartitionShard;
 use super::Budget;
 use crate::BuildError;
 
-/// Most clients have fewer destinations. 256 partitions in use take about 45 KB.
+/// Most clients have fewer destinations. 256 partitions take about 45 KB.
 const DEFAULT_CAPACITY: usize = 256;
-/// 2²⁰ partitions in use take about 180 MB. Hardly any client has more destinations.
+/// 2²⁰ partitions take about 180 MB. Hardly any client has more destinations.
 const MAX_CAPACITY: usize = 1 << 20;
 /// On average, a shard has at most this number of partitions. A look-up searches one shard for its key, and a new key
 /// evicts from at most one shard.
@@ -29,16 +29,16 @@ const PER_SHARD: usize = 8;
 /// budgets.
 ///
 /// If the table of partitions is full, the look-up of a key without a partition searches one part of the table. A
-/// partition is in use while a clone of its budget exists or a permit holds one of its tokens. The look-up evicts each
-/// partition there that is not in use and that meets one of these conditions:
+/// partition is in use while a clone of its budget exists or a permit holds one of its tokens. The look-up evicts
+/// partitions there that are not in use and that meet one of these conditions:
 ///
 /// - The partition is full, or in its initial state. If [`Budget::initial`] is below the burst, the destination loses
 ///   the tokens that it had saved. Its next partition starts with the initial tokens.
 /// - No call was seen to change the partition's tokens for 90 s. The destination's next partition starts with the
 ///   initial tokens. So these evictions add at most `capacity` times the initial tokens per 90 s, over all keys. This
 ///   condition is for destinations that have gone away. With `per_second(0)`, and in a
-///   [throttle](Budget::grpc_throttle), a partition refills only through calls, so such a partition may never become
-///   full.
+///   [throttle](Budget::grpc_throttle), a partition refills only through calls. So the partition of such a destination
+///   may never become full.
 ///
 /// If the look-up evicts a partition, the key gets a partition of its own. Otherwise the look-up returns the shared
 /// budget.
@@ -62,7 +62,7 @@ const PER_SHARD: usize = 8;
 /// For any other key: also a short lock, and up to a few allocations. If the table is full, the look-up also searches
 /// on average at most eight partitions for some to evict.
 ///
-/// A partition in use takes about 170 bytes. Clones share the partitions; [`capacity`](Self::capacity) returns an empty
+/// Each partition takes about 170 bytes. Clones share the partitions; [`capacity`](Self::capacity) returns an empty
 /// table.
 ///
 /// ```
@@ -83,9 +83,9 @@ pub struct Budgets(Arc<PartitionTable>);
 /// # Eviction adds no tokens
 ///
 /// A partition is evicted only while no clone of its budget exists and no permit holds one of its tokens. So no call in
-/// flight can still use the evicted budget, and no key ever has two partitions. The evicted partition must also be full
-/// or in its initial state. The partition that takes its place then has at most as many tokens. So over time, a place
-/// in the table gives no more tokens than one budget, whichever keys use it.
+/// flight can still use the evicted budget, and no key has two partitions at the same time. The evicted partition must
+/// also be full or in its initial state. The partition that takes its place then has at most as many tokens. So over
+/// time, a place in the table gives no more tokens than one budget, whichever keys use it.
 ///
 /// The exception is a partition whose bucket was not seen to change for [`MAX_UNUSED`](shard::MAX_UNUSED). It may be
 /// evicted although it has fewer tokens than a new partition. So per `MAX_UNUSED`, a place gives at most the initial
@@ -121,8 +121,8 @@ impl Budgets {
 
     /// Maximum number of partitions, from 1 to 1,048,576. The budget that the remaining keys share is not counted.
     ///
-    /// Set the capacity to at least the number of destinations. If more destinations than the capacity are in use, they
-    /// evict each other's partitions or share one budget. Each eviction costs a lock and a few allocations.
+    /// Set the capacity to at least the number of destinations. If there are more destinations, they may evict each
+    /// other's partitions or share one budget. Each eviction costs a lock and a few allocations.
     ///
     /// # Default
     ///
@@ -185,13 +185,13 @@ impl Budgets {
 impl PartitionTable {
     fn admit(&self, hash: u64) -> Budget {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        // Since `get` searched the shard, another thread may have added the partition. Or `get` found nothing because
+        // After `get` searched the shard, another thread may have added the partition. Or `get` found nothing because
         // another thread was changing the shard.
         if let Some(found) = self.shard(hash).find(hash) {
             return found;
         }
         if usage.partitions >= self.capacity.min(MAX_CAPACITY) {
-            // Searches one shard per new key. A search of the whole table would block other new keys for longer.
+            // Searches one shard for partitions to evict. A search of all shards could hold the lock for longer.
             let next = usage.next % self.shards.len();
             usage.next = next + 1;
             let evicted = self.shards[next].evict_idle();

@@ -2,13 +2,14 @@ use tower::retry::budget::Budget as TowerBudget;
 
 use super::Budget;
 
-/// Replaces tower's `TpsBudget`, which rounds its ratio, and which concurrent threads can overdraw.
+/// Replaces tower's `TpsBudget`. That budget rounds its ratio coarsely (0.6 becomes 1), and concurrent threads can
+/// overdraw it.
 impl TowerBudget for Budget {
     fn deposit(&self) {
         self.deposit();
     }
 
-    /// Also records a failure, because a policy calls this method after each failed attempt that it would retry.
+    /// Also records a failure, because a policy usually calls this method after a failed attempt.
     fn withdraw(&self) -> bool {
         self.record_failure();
         let permit = self.withdraw();

@@ -39,7 +39,7 @@ pub enum Verdict {
 pub enum Hint {
     /// Minimum delay, such as from HTTP's `Retry-After` or a local rejection. The delay is a floor for the backoff.
     AtLeast(Duration),
-    /// Exact delay, such as from gRPC's pushback. The delay replaces the backoff, which then restarts.
+    /// Exact delay, such as from gRPC's pushback. The delay usually replaces the backoff, which then restarts.
     Exactly(Duration),
     /// Forbids further attempts, as a negative or malformed pushback of gRPC does.
     Never,
@@ -55,8 +55,8 @@ pub enum RetryReason {
     Throttled,
     /// A timeout of the attempt expired, or the server reports a timeout.
     Timeout,
-    /// The request was not sent: no connection could be made, or a layer of this process [rejected](crate::Rejected)
-    /// it.
+    /// The request was not sent. Usually no connection could be made, or a layer of this process
+    /// [rejected](crate::Rejected) the request.
     ///
     /// Any such request is safe to resend. The retry backs off and draws on the budget, because the next attempt may
     /// fail the same way.

@@ -12,7 +12,7 @@ use crate::{
     Verdict,
 };
 
-/// The default maximum size of a recorded body in bytes, as in linkerd2.
+/// The default of [`ProtocolSettings::replay_limit`], as in linkerd2.
 const REPLAY_LIMIT: usize = 64 * 1024;
 
 /// A protocol that uses HTTP messages: [`Http`](crate::Http) itself, or [`Grpc`](crate::Grpc).
@@ -54,8 +54,8 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
     #[doc(hidden)]
     fn mark<Req: HttpRequest>(_: &HttpContext, _previous: u32, _: &mut Req) {}
 
-    /// Whether the head of a response shows a success by the standard rules, without any settings. `false` leaves the
-    /// decision to `classify_outcome`.
+    /// Whether the head of a response shows a success by the standard rules, without any settings. Over gRPC, may be
+    /// `false` for a success.
     #[doc(hidden)]
     fn is_success<Res: HttpResponse>(response: &Res) -> bool;
 
@@ -108,7 +108,7 @@ fn apply<D: Dialect, Req: HttpRequest>(
     }
 }
 
-/// Applies the user's rule about outcomes, and decides whether a resend is safe.
+/// Applies the user's `classify` rule, and decides whether a resend is safe.
 ///
 /// Cold, to stay out of the code path of most successes without settings.
 #[cold]

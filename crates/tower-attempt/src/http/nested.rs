@@ -17,8 +17,8 @@ use crate::Budget;
 ///   If the flag is set, the layer above stops. Layers in one task need no flag, because each layer counts the retries
 ///   of the layers below.
 ///
-/// A first attempt carries no mark, because the insert into its extensions would cost every call. A `reqwest::Request`
-/// carries none, because its extensions are private.
+/// A layer does not mark its first attempt, because the insert into the extensions would cost every call. It does not
+/// mark a `reqwest::Request`, whose extensions are private.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Nested {
     /// The mark of a retry layer above, if this request carries one.
@@ -86,7 +86,7 @@ impl Nested {
             }
             (None, Some(above)) => above.0.store(true, Ordering::Relaxed),
             // A mark on the response to a retry would keep the layer that sent the retry from sending another one. The
-            // error of a first attempt has no place for a mark.
+            // error of an unmarked request has no place for a mark.
             (Some(_), Some(_)) | (None, None) => {}
         }
     }

@@ -12,8 +12,8 @@ pub struct Classified<C> {
     /// The verdict. [`Verdict::Unprocessed`] and [`Verdict::not_sent`] prove that the server did not process the
     /// request.
     pub(crate) verdict: Verdict,
-    /// Whether the outcome counts as a rejection before any work. If so, the request counts as safe to resend, even if
-    /// it is not idempotent.
+    /// Whether the outcome is a response that counts as a rejection before any work. If so, the request counts as safe
+    /// to resend, even if it is not idempotent.
     pub(crate) rejected: bool,
     pub(crate) code: C,
 }
@@ -51,8 +51,8 @@ impl<'a, C> OutcomeView<'a, C> {
         self.request.1.authority().map(Authority::as_str)
     }
 
-    /// Whether the request is idempotent. Over HTTP, its method, its `Idempotency-Key` or a setting of the layer makes
-    /// it idempotent; over gRPC, only a setting.
+    /// Whether the request is idempotent. Over HTTP, the method, an `Idempotency-Key` that is not empty, or a setting
+    /// of the layer makes it idempotent. Over gRPC, only a setting does.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
         self.idempotent

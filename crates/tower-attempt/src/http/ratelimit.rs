@@ -66,9 +66,9 @@ impl<'a> Text<'a> {
         };
         let end = match self.0.as_bytes() {
             [b'"', ..] => 2 + self.0[1..].find(ends_string)?,
-            // Base64 between colons, which may end with `=`. A token cannot contain `=`.
+            // A byte sequence: Base64 between colons. `token` would stop at the `=` that may end the Base64.
             [b':', ..] => 2 + self.0[1..].find(':')?,
-            // A display string, whose quotes are percent-encoded.
+            // A display string. Quotes inside it are percent-encoded.
             [b'%', b'"', ..] => 3 + self.0[2..].find('"')?,
             _ => return self.token(),
         };

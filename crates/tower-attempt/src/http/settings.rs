@@ -16,10 +16,11 @@ type ClassifyRule<C> = Arc<dyn Fn(OutcomeView<'_, C>) -> Verdict + Send + Sync>;
 /// A user's rule that chooses the delay before a retry.
 type BackoffRule<C> = Arc<dyn Fn(u32, OutcomeView<'_, C>) -> Option<Duration> + Send + Sync>;
 
-/// The settings of [`Http`](crate::Http) or [`Grpc`](crate::Grpc) that differ from the default.
+/// The user's settings of [`Http`](crate::Http) or [`Grpc`](crate::Grpc).
 #[derive(Clone, Default)]
 pub struct ProtocolSettings<C> {
-    /// The number of bytes up to which a streaming body is recorded; `None` means 64 KiB.
+    /// The limit on the record of a streaming body, in bytes; `None` means 64 KiB. See `replay_limit` of a layer's
+    /// builder.
     pub replay_limit: Option<usize>,
     /// The rule that can replace the verdict of the standard rules. It receives that verdict.
     pub classify: Option<ClassifyRule<C>>,
@@ -30,8 +31,8 @@ pub struct ProtocolSettings<C> {
     pub idempotent_if: Option<Predicate>,
     /// Restricts the requests that may be hedged.
     pub hedge_if: Option<Predicate>,
-    /// Allows hedges of further requests, in addition to the requests that the protocol hedges. The selected requests
-    /// also count as idempotent.
+    /// Usually allows hedges of further requests, in addition to the requests that the protocol hedges. The selected
+    /// requests also count as idempotent.
     pub hedge_unsafe_if: Option<Predicate>,
     /// Names the class of a request. A hedge layer learns the latencies of each class separately.
     pub key: Option<KeyFn>,
@@ -43,8 +44,8 @@ pub struct ProtocolSettings<C> {
     pub retry_429_for_idempotent_only: bool,
     /// Whether the user has declared that the client below follows no redirects.
     pub no_redirects: bool,
-    /// Generates the `Idempotency-Key` of an HTTP request that has no key and whose method is not idempotent. A CONNECT
-    /// request gets no key. Only a layer in [`Mode::On`](crate::Mode::On) generates keys.
+    /// Generates the `Idempotency-Key` of an HTTP request whose key is missing or empty and whose method is not
+    /// idempotent. A CONNECT request gets no key. Only a layer in [`Mode::On`](crate::Mode::On) generates keys.
     pub generate_key: Option<Arc<dyn Fn() -> HeaderValue + Send + Sync>>,
     idempotent_methods: Option<Vec<String>>,
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::{Mode, OneOf};
 use crate::{Budget, Budgets, BuildError};
 
-/// The settings that retry and hedge layers share, as the user gave them.
+/// The settings that retry and hedge layers have in common, as the user gave them.
 #[derive(Clone, Debug, Default)]
 pub struct Common {
     /// The layer's name for observers. Empty unless set.
@@ -22,12 +22,12 @@ pub struct Pool {
     /// The budgets of `budget_by` or `shared_budget_by`. The layer's [`Protocol`](crate::Protocol) picks one for each
     /// request, by the key that the setter's closure names.
     pub budgets: Option<Budgets>,
-    /// Whether this layer deposits into the budget. If not, a layer above does.
+    /// Whether this layer deposits into the budget. If not, a layer above should.
     pub deposits: bool,
 }
 
 impl Pool {
-    /// One budget for all requests.
+    /// Returns a pool of one budget, without budgets by key.
     #[must_use]
     pub fn one(budget: Budget, deposits: bool) -> Self {
         Self {

@@ -1,7 +1,7 @@
-/// Implements the methods that the retry and the hedge crate share: the constructors, the builder's setters of
-/// protocol, rules, name, mode, budget and observer, the methods of handles, `Debug`, and `Layer`.
+/// Implements what the retry and the hedge crate have in common, such as constructors, setters of the builder, methods
+/// of the handle, `Debug` and `Layer`.
 ///
-/// Users should import no trait, so the setters have to be inherent methods. Only the crate of a type can add such
+/// Users should not have to import a trait, so the setters are inherent methods. Only the crate of a type can add such
 /// methods, so each crate calls this macro. `$builder` and `$layer` are tuple structs of
 /// [`Parts`](crate::layer::Parts). The builder's settings are a `$config` with a field `common`. The layer's settings
 /// are [`Live`](crate::layer::Live) and have a field `config`; `$handle` is a tuple struct of these settings.
@@ -111,15 +111,14 @@ macro_rules! __layer {
 
             /// Sets the budget. If this layer deposited into the former budget, it deposits into the new budget, too.
             ///
-            /// If a layer above deposited into the former budget, this layer still deposits nothing. Give the layer
-            /// above a clone of the new budget, too. See
+            /// If this layer left the deposits to a layer above, it still deposits nothing. Give the layer above a
+            /// clone of the new budget, too. See
             #[doc = concat!("[`shared_budget`](", stringify!($builder), "::shared_budget).")]
             ///
             /// # Errors
             ///
-            /// Returns an error if the budget is out of its range or the layer has budgets by key. If an explicitly set
-            /// `percentile` triggers a hedge layer's hedges, that layer also rejects a budget that cannot pay for that
-            /// percentile.
+            /// Returns an error if the budget is out of its range or the layer has budgets by key. A hedge layer whose
+            /// trigger is an explicitly set `percentile` also rejects a budget that cannot pay for that percentile.
             pub fn set_budget(&self, budget: $crate::Budget) -> Result<(), $crate::BuildError> {
                 let deposits = self.0.load().config.common.deposits();
                 let pool = $crate::layer::Pool::one(budget, deposits);
@@ -189,7 +188,7 @@ macro_rules! __layer {
             }
 
             #[doc = concat!("Whether the layer sends ", $extras, ", only counts the ", $extras)]
-            /// that it would send, or does neither.
+            /// that it would probably send, or does neither.
             ///
             /// # Default
             ///
@@ -264,7 +263,7 @@ macro_rules! __layer {
             ///
             /// A retry layer may send another attempt after such an outcome. In a hedge layer, such an outcome does not
             /// win while another attempt is in flight. If a layer below rejects the first attempt or a retry without
-            /// naming a wait, the outcome is not retryable.
+            /// naming a wait, the outcome is usually not retryable.
             ///
             /// # Default
             ///
@@ -411,15 +410,16 @@ macro_rules! __layer {
 
             /// Classifies outcomes with a closure, which sees the verdict of the standard rules.
             ///
-            /// The closure's verdict replaces the standard verdict. If the closure names no wait, a server's hint
-            /// still applies, and a rejection without a wait is still not retried.
+            /// The closure's verdict replaces the standard verdict. If the closure's verdict has no
+            /// [hint](crate::Hint), a server's hint still applies. If a layer below rejected the request, and neither
+            /// that layer nor the closure names a wait, the request is still not retried.
             ///
             /// The closure never makes another attempt safe. A retryable verdict is obeyed only if the request is
             /// idempotent, if there is proof that the server did not process it, or if the server rejected it (HTTP's
             /// 429, gRPC's pushback).
             ///
-            /// A retry layer also calls the closure for attempts that timed out. In a hedge layer, a retryable outcome
-            /// does not win while another attempt is in flight.
+            /// A retry layer also calls the closure for an attempt that exceeded the attempt timeout. In a hedge layer,
+            /// a retryable outcome does not win while another attempt is in flight.
             ///
             /// # Default
             ///
@@ -464,8 +464,8 @@ macro_rules! __layer {
             }
 
             #[doc = concat!("The budgets that ", $extras, " draw on and successful calls deposit into.")]
-            /// The closure names the key of each request's budget, so that a failing backend does not use up the
-            /// budgets of the other backends.
+            /// The closure names the key of each request's budget, so that a failing backend usually does not use up
+            /// the budgets of the other backends.
             ///
             /// Requests for which the closure returns `None` share one budget. A handle cannot change these budgets.
             ///

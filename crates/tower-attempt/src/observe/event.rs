@@ -31,7 +31,7 @@ pub enum Event<'a> {
         /// Time since the attempt was sent.
         elapsed: Duration,
     },
-    /// A retry is scheduled after a failed attempt. In shadow mode, a retry would have been scheduled.
+    /// A retry is scheduled after a failed attempt. In shadow mode, a retry would probably have been scheduled.
     RetryScheduled {
         /// The attempt that failed.
         attempt: Attempt,
@@ -243,13 +243,13 @@ labelled! {
         /// The inner service failed to become ready for the next attempt.
         NotReady => "not_ready",
         /// Another retry layer, above or below, is responsible: it retries this request, has given up on it, or sent
-        /// retries that used up this layer's `max_attempts`.
+        /// retries that, with this layer's attempts, used up `max_attempts`.
         Nested => "nested",
-        /// The layer would have retried, but is in shadow mode.
+        /// The layer would probably have retried, but is in shadow mode.
         Shadow => "shadow",
         /// Retries are switched off.
         Off => "off",
-        /// The caller dropped the call.
+        /// The caller dropped the call, or the call panicked.
         Cancelled => "cancelled",
     }
 }
@@ -259,8 +259,8 @@ labelled! {
     SkipReason {
         /// The budget allows no extra attempt.
         Denied => "denied",
-        /// Hedges of this request's class rarely win (fewer than 4 of 200), so only some of them are sent. The `key`
-        /// of the layer's builder chooses the class. Only the hedges of a `percentile` are held back.
+        /// Hedges of this request's class have rarely won (fewer than 4 of 200), so only some of them are sent. The
+        /// `key` of the layer's builder chooses the class. Only the hedges of a `percentile` are held back.
         ///
         /// If a caller drops its call, the call's hedges count as hedges that did not win. If callers often time out
         /// before hedges can win, set a lower `max_delay`.

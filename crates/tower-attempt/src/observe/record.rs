@@ -33,7 +33,7 @@ pub trait Record {
     fn send(&mut self, _: Event<'_>) {}
 
     /// Runs `f` in the attempt's [scope](Observer::attempt_scope). `f` calls the inner service for `attempt`, or polls
-    /// the future that this call returned.
+    /// the attempt's future.
     #[inline]
     fn enter<T>(&self, _attempt: Attempt, f: impl FnOnce() -> T) -> T {
         f()

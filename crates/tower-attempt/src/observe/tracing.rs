@@ -22,8 +22,8 @@ const TARGET: &str = "tower_attempt";
 /// | `call ended` | DEBUG | `reason`, `attempts`, `winner`, `elapsed_ms` |
 /// | `gave up` | WARN | `reason`, `attempts`, `elapsed_ms`; instead of `call ended` in a retry layer, unless `reason` is `success`, `fatal`, `nested`, `shadow`, `off` or `cancelled` |
 ///
-/// Each line also has `layer` (`retry` or `hedge`), `name` if the layer has one, `server.address` if the request's URI
-/// has a host, and `call`, the same number on all lines that this layer writes for a call.
+/// Each line also has `layer` (`retry` or `hedge`), and `call`, the same number on all lines of a call in one layer. It
+/// has `name` if the layer has one. Over HTTP and gRPC, it has `server.address` if the request's URI has a host.
 ///
 /// ```
 /// use tower_attempt::TracingObserver;

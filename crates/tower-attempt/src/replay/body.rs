@@ -20,9 +20,8 @@ use super::ReplayBody;
 /// boxed `Error + Send + Sync`, an `io::Error`, an `Interrupted`, or with a feature the error of axum or tonic.
 ///
 /// A `BoxBody` or `UnsyncBoxBody` with any other error type, such as hyper's, cannot express an interruption. With such
-/// a type, a stream is usually hedged only after the whole stream is recorded. If an attempt has failed and does not
-/// receive the remaining body, the attempt's connection stays pending, because a body that ended early would look
-/// complete.
+/// a type, a stream is usually hedged only after the whole stream is recorded. If an attempt is interrupted, its body
+/// stays pending, because a body that ended early would look complete. The attempt's connection may then stay occupied.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -38,8 +37,8 @@ use super::ReplayBody;
     note = "wrap any other body, such as a server's `Incoming`, in a `ReplayBody`: put `map_request(|request| request.map(ReplayBody::new))` above the layer"
 )]
 pub trait ReplayableBody: Body<Data = Bytes> + Default {
-    /// The type of the body from which a layer reads if the content is not in memory: this type itself, or the wrapped
-    /// body's type if this type is a wrapper.
+    /// The type of the body from which a layer reads if the content is not in memory. For a [`ReplayBody`], it is the
+    /// type of the wrapped body. For the other bodies listed above, it is the body's own type.
     type Source: Body<Data = Bytes> + Unpin;
 
     /// Returns the whole content, if it is in memory.
@@ -61,8 +60,9 @@ pub trait ReplayableBody: Body<Data = Bytes> + Default {
     fn from_replay(body: ReplayBody<Self::Source>) -> Self;
 
     /// Whether the body's error type can express that an attempt was interrupted. Also `true` for a body that is always
-    /// in memory, because such a body is never interrupted. If `false`, a stream is not hedged while another attempt
-    /// still reads it. That attempt could exceed the replay limit, and interrupt the hedge without an error.
+    /// in memory, because such a body is never interrupted. If `false`, a stream is usually hedged only after the whole
+    /// stream is recorded. Before that, another attempt could exceed the replay limit, and interrupt the hedge without
+    /// an error.
     ///
     /// # Default
     ///
@@ -157,8 +157,8 @@ impl_replayable!(
     |body| Self::new(Native::new(body)),
 );
 
-// axum's `Body::new` keeps an `UnsyncBoxBody` with the error `axum_core::Error` as it is, and tonic's keeps one with
-// the error `tonic::Status`. So the body is boxed once, and its error is not wrapped.
+// axum's `Body::new` never boxes an `UnsyncBoxBody` with the error `axum_core::Error` again. tonic's never boxes one
+// with the error `tonic::Status` again. So the body is boxed at most once, and its error is not wrapped.
 
 #[cfg(feature = "axum-08")]
 impl_replayable!(

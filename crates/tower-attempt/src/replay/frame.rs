@@ -5,15 +5,15 @@ use http_body::Frame;
 /// Minimum cost of a frame, or of a field of the trailers, in bytes. Costs count against the limit of a record.
 ///
 /// This is twice the size of an entry in the list of frames, because a list that doubles when it grows can be half
-/// empty. So, however small the frames are, the list takes at most about the limit in memory, and the data at most the
-/// limit again. A frame that is a slice of a larger buffer also keeps that buffer.
+/// empty. So, however small the frames within the limit are, their list takes at most about the limit in memory. Their
+/// data takes at most the limit again. A frame that is a slice of a larger buffer also keeps that buffer.
 const MIN_COST: usize = 2 * size_of::<Recorded>();
 
 /// A frame that several readers can receive.
 #[derive(Clone, Debug)]
 pub(super) enum Recorded {
     Data(Bytes),
-    /// Boxed to keep data frames small in memory: a body has at most one frame of trailers.
+    /// Boxed to keep data frames small in memory.
     Trailers(Box<HeaderMap>),
 }
 

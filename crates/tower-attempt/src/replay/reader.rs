@@ -22,8 +22,8 @@ pub(super) struct Reader<B, E> {
     finished: bool,
 }
 
-/// Makes the readers of a record. The record keeps all frames until no further reader may join, at the latest until the
-/// `Recording` is dropped.
+/// Makes the readers of a record. The record keeps all frames while a further reader may join. After the `Recording` is
+/// dropped, no further reader may join.
 pub(super) struct Recording<B, E>(Arc<BodyRecord<B, E>>);
 
 impl<B: Body, E> Recording<B, E> {
@@ -109,11 +109,11 @@ impl<B, E> Drop for Reader<B, E> {
     }
 }
 
-/// A source that one reader has taken out of the record to poll it.
+/// The poll of the source by one reader.
 struct Polling<'a, B, E> {
     record: &'a BodyRecord<B, E>,
     id: ReaderId,
-    /// `None` after the poll, or while another reader polls the source.
+    /// The source, taken out of the record. `None` after the poll, or if another reader is polling the source.
     source: Option<B>,
 }
 
@@ -122,7 +122,7 @@ where
     B: Body<Data = Bytes, Error = E> + Unpin,
     E: From<Interrupted>,
 {
-    /// Polls the source, records the result, and wakes the other readers if they have to poll again.
+    /// Polls the source unless another reader is polling it, and hands the result to the record.
     fn poll(mut self, cx: &mut Context<'_>) -> Poll<Item<E>> {
         let Some(source) = &mut self.source else {
             return Poll::Pending;
@@ -141,7 +141,7 @@ where
 
 impl<B, E> Drop for Polling<'_, B, E> {
     fn drop(&mut self) {
-        // A source that is still here panicked during its poll.
+        // A source that is still here has panicked.
         if self.source.is_some() {
             self.record.update(|state| state.abort(self.id));
         }

@@ -10,7 +10,6 @@ pub(super) struct Readers {
     next: ReaderId,
 }
 
-/// A reader's position in the record.
 #[derive(Debug)]
 pub(super) struct ReaderState {
     pub(super) id: ReaderId,

@@ -15,8 +15,8 @@ use super::wakers::Wakers;
 ///
 /// No foreign code runs under the lock, except the clone of a waker. A reader takes the source out of the record, polls
 /// it without the lock, and puts it back unless it ended, failed or panicked. A reader that finds the source taken
-/// registers its waker and waits. Values to be dropped are moved out of the lock first. So neither a source that wakes
-/// while it is polled nor a source whose drop touches the readers can deadlock.
+/// registers its waker and waits. Values whose drop may run foreign code are moved out of the lock first. So neither a
+/// source that wakes while it is polled nor a source whose drop touches the readers can deadlock.
 pub(super) struct BodyRecord<B, E> {
     /// The size hint of the source before it was read.
     pub(super) size: SizeHint,
@@ -89,7 +89,7 @@ pub(super) struct RecordState<B, E> {
     /// The cost of all frames that were recorded so far, in bytes, freed ones included. So the limit does not depend on
     /// the speed of the readers.
     recorded: usize,
-    /// If `recorded` exceeds this number of bytes, at most one reader continues.
+    /// If a frame makes `recorded` exceed this number of bytes, at most one of the readers continues.
     limit: usize,
     readers: Readers,
     /// The waker of the only reader. The source may hold a clone of this waker.
@@ -117,9 +117,9 @@ impl<B, E> RecordState<B, E> {
     /// Adds a reader, unless further readers are forbidden. `others_ended` is true only if all earlier attempts have
     /// ended.
     ///
-    /// `is_mute` is true if the body's error type cannot express an interruption. An interrupted mute reader stays
-    /// pending forever, so its attempt may never end. So a mute reader joins only if `others_ended` is true, the source
-    /// has ended, or no other reader exists.
+    /// `is_mute` is true if the body's error type cannot express an interruption. After an interruption, a body with
+    /// such an error type stays pending forever, so its attempt may never end. So a mute reader joins only if
+    /// `others_ended` is true, the source has ended, or no other reader exists.
     pub(super) fn join(&mut self, others_ended: bool, is_mute: bool) -> Option<ReaderId> {
         let is_safe = others_ended || self.ended || self.readers.is_empty();
         if !self.saved || is_mute && !is_safe {
@@ -157,7 +157,7 @@ impl<B, E> RecordState<B, E> {
         self.trim();
     }
 
-    /// Interrupts all readers, and forbids further readers. `id` is the reader that polled the source.
+    /// Removes all readers, and forbids further readers. `id` is the reader that polled the source.
     pub(super) fn abort(&mut self, id: ReaderId) {
         self.waking = Some(id);
         self.readers.retain(|_| false);
@@ -170,7 +170,8 @@ impl<B, E> RecordState<B, E> {
         self.ended && has_all
     }
 
-    /// If no further reader may join, frees the frames that all readers have read, and the source if no reader remains.
+    /// If no further reader may join, frees the frames that all readers have read. If also no reader remains, frees all
+    /// frames and the source.
     fn trim(&mut self) {
         if self.saved {
             return;
@@ -251,7 +252,8 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
         })
     }
 
-    /// Records the frame that reader `id` got from the source, if another reader may need it.
+    /// Records the frame that reader `id` got from the source, if another reader may need it and the frame can be
+    /// copied.
     fn record(&mut self, id: ReaderId, frame: Frame<Bytes>) -> Result<Frame<Bytes>, E> {
         if !self.saved && self.readers.iter().nth(1).is_none() {
             return Ok(frame);
@@ -282,9 +284,9 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
     /// Returns the reader that continues with the body after the limit is exceeded: the oldest reader whose attempt is
     /// not known to have ended.
     ///
-    /// If all attempts are known to have ended, HTTP clients may still read the body, only to keep their connections
-    /// usable. While a further attempt may join, the result is then `None`, which interrupts all readers. Otherwise it
-    /// is the oldest reader.
+    /// Without such a reader, only HTTP clients of ended attempts still read the body, probably to keep their
+    /// connections usable. If a further attempt may join, the result is then `None`, which interrupts all readers. If
+    /// none may join, the result is the oldest reader.
     fn winner(&self) -> Option<ReaderId> {
         let oldest = self.readers.iter().next().filter(|_| !self.saved);
         self.readers

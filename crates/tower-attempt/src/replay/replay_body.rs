@@ -54,7 +54,7 @@ struct FirstPoll<S: Body> {
 
 /// A reader of a recorded body. If layers are nested, the recorded body may be a reader itself.
 pub(super) type ReaderOf<S> = Reader<ReplayBody<S>, ReplayError<<S as Body>::Error>>;
-/// A recording of a body, which makes further readers.
+/// Makes the readers of a recorded body.
 pub(super) type RecordingOf<S> = Recording<ReplayBody<S>, ReplayError<<S as Body>::Error>>;
 
 impl<S: Body> ReplayBody<S> {

@@ -32,8 +32,9 @@ use crate::{Attempt, HttpRequest};
 ///
 /// # Cost
 ///
-/// For an `http::Request`, one allocation for the list of header fields, and a clone of the extensions. A body that
-/// streams takes about two more allocations and the list of its frames, and each poll of the body takes a few locks.
+/// For an `http::Request`, usually one allocation for the list of header fields, and a clone of the extensions. A body
+/// in memory may take one or two more allocations. A body that streams takes about two more allocations and the list of
+/// its frames, and each poll of the body takes a few locks.
 pub trait ReplayableRequest: HttpRequest + Sized {
     /// The copy from which further attempts are made.
     type Saved;
@@ -42,8 +43,8 @@ pub trait ReplayableRequest: HttpRequest + Sized {
     /// request cannot be resent.
     ///
     /// Records up to `limit` bytes of a body that streams, and usually at most one more frame. A data frame counts as
-    /// its length, or as 64 bytes if that is more. So the frames within the limit take at most about twice the limit in
-    /// memory. A frame that is a slice of a larger buffer also keeps this buffer.
+    /// its length, but at least as 64 bytes on a 64-bit target. So the data frames within the limit take at most about
+    /// twice the limit in memory. A frame that is a slice of a larger buffer also keeps this buffer.
     ///
     /// With a limit of 0, a body that streams can usually be resent only if none of it was read.
     fn save(&mut self, limit: usize) -> Option<Self::Saved>;

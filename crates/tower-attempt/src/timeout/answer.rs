@@ -23,8 +23,8 @@ use crate::Generic;
 /// A layer with `attempt_timeout` or `deadline` requires this trait of the error type, unless the layer has an
 /// `on_timeout` closure or the protocol gRPC. Without the required trait, the layer's service does not implement
 /// `Service`. For `axum::Router::layer` and functions that take a `Service`, the compiler then explains the missing
-/// trait. A plain `service.call(..)` is only reported as not found. Give the layer an `on_timeout` closure, or
-/// implement this trait:
+/// trait. For a plain `service.call(..)`, the compiler's message can be less clear. Give the layer an `on_timeout`
+/// closure, or implement this trait:
 ///
 /// ```
 /// use std::time::Duration;

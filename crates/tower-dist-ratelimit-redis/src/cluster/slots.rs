@@ -10,7 +10,7 @@ const SLOTS: usize = 16_384;
 /// The primary of each slot.
 #[derive(Debug, Default)]
 pub(super) struct SlotOwners {
-    /// One item per slot. Empty until a node has answered.
+    /// One item per slot. Empty before the first successful query.
     owners: Vec<Option<Arc<Address>>>,
     /// Known nodes, including replicas.
     nodes: Vec<Address>,

@@ -29,7 +29,8 @@ for i = 1, max(#KEYS, #ARGV) do
         used = max(0, min(min(at - now, ahead) * $RATE + min(tonumber(part) or 0, $RATE), $MOST_USED))
       end
     end
-    -- A value that was written at a time after now is rewritten even if no token is taken: the clock has jumped back.
+    -- If the value was written at a time after now, the clock has jumped back. Then -1 forces an update, even if no
+    -- token is taken.
     before = jumped and -1 or used
     if used_of then before_of[key] = before end
   end

@@ -1,8 +1,8 @@
--- Makes one decision after the other. Each decision has a key and an ask (the text of the request) per policy. The ask '-'
--- means that the policy does not apply. A decision counts the tokens that earlier decisions took.
+-- Executes one request or correction after the other. Each of them has a key and an ask (its text) per policy. The ask
+-- '-' means that the policy does not apply. Later requests see the changes by earlier requests and corrections.
 local replies, n, states = {}, 0, {}
--- If several decisions all have the same keys, the keys are sent once. Otherwise, if all asks are the same, one ask is
--- sent.
+-- If there is only one key per policy, all requests have these keys. If there is only one ask, it applies to all
+-- requests and policies.
 local one_row, one_ask = #KEYS == POLICIES, #ARGV == 1 and ARGV[1]
 for first = 1, max(#KEYS, #ARGV), POLICIES do
   local allowed = true

@@ -1,5 +1,5 @@
   -- state[0] to state[N - 1] are the counts of the last N sub-windows, the newest first. state[N] is the count of the
-  -- sub-window before them. The window covers the last LENGTH - state.passed microseconds of that sub-window.
+  -- sub-window before them. Normally the window covers the last LENGTH - state.passed microseconds of that sub-window.
   local LIMIT, N, LENGTH = $LIMIT, $COUNT, $LENGTH
 
   local function open(key)
@@ -46,7 +46,7 @@
     return rest > 0 and part + 1 or part
   end
 
-  -- Returns how much of the present sub-window must have passed, in microseconds, so that at most `room` of the `count`
+  -- Returns how much of the newest sub-window must have passed, in microseconds, so that at most `room` of the `count`
   -- tokens of a partly covered sub-window still count. Returns nil if that is the whole sub-window.
   local function passes(count, room)
     if count <= room then return 0 end

@@ -24,7 +24,7 @@
     return max(0, min(state.units - (now - state.written) * state.rate, $MOST_USED))
   end
 
-  -- Sets `state.used` to the units that are used now, converted to the quota of this request.
+  -- Sets `state.used` to the units that are used now, converted so that TOKEN units are one token.
   local function load(state)
     local units, token = left(state), state.token
     if token ~= TOKEN then
@@ -38,14 +38,14 @@
     state.units, state.token, state.rate, state.written = state.used, TOKEN, RATE, now
   end
 
-  -- Prepares a correction. A refund uses the quota in force. An extra charge puts its own quota in force.
+  -- Prepares a correction. A refund uses the quota in force instead of its own.
   local function hold(state, delta)
     if delta < 0 and left(state) > 0 then RATE, TOKEN = state.rate, state.token end
   end
 
-  -- Puts the quota of a rejected request in force, unless its burst is 0 or no unit is used. If the quota in force has
-  -- the same rate, the stored value is valid under both quotas. Two quotas with the same rate can have units of
-  -- different sizes, because the size of a unit depends on the burst.
+  -- Puts the quota of a rejected request in force, unless its burst is 0, no unit is used, or the quota in force has
+  -- the same rate. With the same rate, the stored value is valid under both quotas. Two quotas with the same rate can
+  -- have units of different sizes, because the size of a unit depends on the burst.
   local function adopt(state)
     load(state)
     if state.used == 0 or BURST == 0 or state.token * RATE == state.rate * TOKEN then return false end

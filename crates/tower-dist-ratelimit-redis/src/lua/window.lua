@@ -1,7 +1,7 @@
   local LIMIT = $LIMIT
 
-  -- Returns the stored window if it has not ended, or else a new window. If the stored window ends later than $LATEST,
-  -- because the clock has jumped back, it moves to end at $LATEST, so that the key recovers.
+  -- Returns the stored window if it is valid and has not ended, or else a new window. If a valid stored window ends
+  -- later than $LATEST, because the clock has jumped back, it moves to end at $LATEST, so that the key recovers.
   local function open(key)
     local fresh = $FRESH
     local state = { policy = false, touched = false, key = key, ends = fresh, count = 0, fresh = fresh }

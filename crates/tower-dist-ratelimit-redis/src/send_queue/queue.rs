@@ -16,42 +16,43 @@ use crate::{
     failure::Failure,
 };
 
-/// Number of waiting requests from which the next call does not wait for [`PATIENCE`], even if the requests make only a
-/// few rows because they have the same key.
+/// If at least this many requests of a [`Queue`] wait, the next call does not wait for [`PATIENCE`], even if no batch
+/// is full.
 const MANY: usize = 64;
 
-/// Number of calls of one kind (with the same script and Cluster slot) that can be in flight before further requests
-/// may have to wait. It is two, so that the second of two concurrent requests does not wait for the first. With 64 and
-/// with 512 concurrent requests for one key, a value of one gives the same median latency.
+/// Number of calls of one [`Queue`] that can be in flight before further requests may have to wait. It is two, so that
+/// the second of two concurrent requests does not wait for the first. With 64 and with 512 concurrent requests for one
+/// key, a value of one gives the same median latency.
 pub(super) const FREE_CALLS: usize = 2;
 
 /// Minimum time from the last call to the next one while at least [`FREE_CALLS`] calls are in flight.
 ///
-/// A full batch and [`MANY`] waiting requests do not wait for this time. A nearby server usually answers within this
-/// time. Under load, the next call then carries the requests that have waited for the answer.
+/// A full batch does not wait for this time, and neither do [`MANY`] waiting requests. A nearby server usually answers
+/// within this time. Its answer then usually lets the next call go out.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// Maximum number of calls of one kind in flight.
+/// Maximum number of calls of one [`Queue`] in flight.
 const CALLS: usize = 32;
 
-/// Maximum number of unsent requests of one kind, and of all unsent requests that are to be sent alone.
+/// Maximum number of waiting requests of one [`Queue`]. The same maximum holds for the unsent requests that are to be
+/// sent alone, of all kinds together.
 ///
 /// A service normally has fewer concurrent requests. Further requests fail immediately, so that the queue in front of a
 /// server that does not answer is bounded.
 pub(super) const LONGEST: usize = 4096;
 
-/// Maximum number of full batches. [`LONGEST`] unsent requests fill at most half of them. The other half is room for
-/// batches that callers have left.
+/// Maximum number of full batches. If no caller leaves, [`LONGEST`] requests fill at most half of them. The other half
+/// is room for requests whose caller has left.
 const MOST_BATCHES: usize = 2 * LONGEST / MOST_ROWS;
 
-/// The unsent requests of one kind, which have the same script and Cluster slot.
+/// The unsent requests of one script and Cluster slot, except those that are to be sent alone.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// Batches that are full.
     full: VecDeque<Arc<Batch>>,
     /// The batch that new requests join.
     open: Option<Arc<Batch>>,
-    /// Number of requests in these batches.
+    /// Number of requests in these batches, without those whose caller has left.
     waiting: Arc<AtomicUsize>,
     /// Number of calls in flight.
     calls: usize,
@@ -72,7 +73,7 @@ impl Queue {
         self.full.len() + usize::from(self.open.is_some())
     }
 
-    /// Returns whether a call can go out now.
+    /// Returns whether there is a batch, and another call is allowed now.
     pub(super) fn can_send(&self) -> bool {
         !self.is_empty() && (self.calls < FREE_CALLS || (self.calls < CALLS && self.can_follow()))
     }
@@ -87,9 +88,8 @@ impl Queue {
         !self.full.is_empty() || self.waiting.load(Relaxed) >= MANY
     }
 
-    /// Returns whether the last request is a reason to check [`can_send`](Self::can_send), which can read the clock.
-    /// Below [`MANY`] waiting requests and without a full batch, a request is a reason only if it makes the number of
-    /// waiting requests a power of two.
+    /// Returns whether to check [`can_send`](Self::can_send) after a request was added. That check can read the clock.
+    /// So it is made only if the number of waiting requests is a power of two, or if `has_many` is true.
     pub(super) fn should_check(&self) -> bool {
         self.waiting.load(Relaxed).is_power_of_two() || self.has_many()
     }

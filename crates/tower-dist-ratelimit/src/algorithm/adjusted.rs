@@ -3,13 +3,14 @@ use std::time::Duration;
 use super::{Arithmetic, Bucket, Now, OneNumber, Take, Words, pace::Moment, saturating_nanos};
 use crate::{Decision, Quota};
 
-/// The largest valid state: the clock is at most 2⁶³ units, and a state is at most `MAX_AHEAD` units later than that.
+/// The largest valid state. The clock's maximum is 2⁶³ units. A state exceeds this maximum by at most `MAX_AHEAD`
+/// units.
 const LARGEST: u64 = (1 << 63) + super::pace::MAX_AHEAD;
 
 /// A bucket or queue whose quota can change per key and request.
 ///
-/// A request with a cost and another quota puts that quota in force until the next change. A rejected request does so
-/// only if the key has used tokens and the two quotas differ in pace. A request without a quota has the policy's own.
+/// A request with a cost and another quota puts that quota in force. A rejected request does so only if the key has
+/// used tokens and the two quotas differ in pace. A request without a quota has the policy's own.
 ///
 /// Used tokens drain at the rate of the quota in force. When the quota changes, they stay used, up to `MAX_AHEAD` units
 /// of the new quota. A quota that is too large to count exactly acts like the nearest countable quota. A quota of zero
@@ -117,7 +118,7 @@ impl Adjusted {
     }
 }
 
-/// Returns the time at which to apply a change: `now`, or the last write if that is later.
+/// Returns `now`, or the time of the last write if that is later.
 fn latest(words: &[u64], now: Now) -> Now {
     let written = Used::read(words).map_or(0, |used| used.written);
     let nanos = now.nanos.max(written);

@@ -173,7 +173,7 @@ impl OneNumber for Bucket {
         now.units.max(full_at) + self.pace.units(tokens)
     }
 
-    /// A refund to a queue lets new requests start earlier. Requests that already wait keep their times.
+    /// A refund to a queue can let new requests start earlier. Requests that already wait keep their times.
     fn settle(&self, full_at: u64, now: Moment, delta: i64) -> u64 {
         let used = full_at.saturating_sub(now.units);
         match self.pace.settled(used, delta) {

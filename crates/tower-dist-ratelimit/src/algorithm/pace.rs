@@ -3,7 +3,8 @@ use std::time::Duration;
 use super::{clamp, ratio::Ratio, saturating_nanos};
 use crate::{BuildError, Quota, build_error::ensure, quota::HORIZON};
 
-/// Maximum number of units in a burst or a debt. The clock is at most 2⁶³, so no sum reaches 2⁶⁴.
+/// Maximum number of units in a burst or a debt. The clock is at most 2⁶³ units, so the clock plus both stays below
+/// 2⁶⁴.
 pub(super) const MAX_AHEAD: u64 = 1 << 61;
 
 /// A clock that counts tokens.

@@ -1,7 +1,7 @@
 /// A fixed fraction `num / den`, which multiplies numbers without a division per use.
 ///
-/// A precomputed reciprocal gives a guess of the product, and the remainder corrects the guess. So a product is rounded
-/// once, and errors do not add up.
+/// `whole` and `part` approximate the fraction, and give a guess of the product. The remainder corrects the guess. So a
+/// product is rounded once, and errors do not add up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ratio {
     num: u64,

@@ -4,8 +4,8 @@ use super::{Arithmetic, MAX_COUNT, Now, Take, Words, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
 /// The maximum limit of a sliding window log, in tokens. A log is a list of entries, each usually of one request. In
-/// [`Memory`](crate::backend::Memory) and in a [`Limit`](crate::arithmetic::Limit), `MAX_LOG` is also the maximum
-/// number of entries inside a key's window.
+/// [`Memory`](crate::backend::Memory) and in a [`Limit`](crate::arithmetic::Limit), a log adds no entry while `MAX_LOG`
+/// entries are inside the key's window.
 ///
 /// In `Memory` and `Limit`, a correction that raises a request's cost normally adds an entry. If the window already has
 /// `MAX_LOG` entries, the correction's tokens join the last entry instead. If the correction is later than this entry,
@@ -15,13 +15,13 @@ use crate::{BuildError, Decision, Quota};
 /// requests in batches.
 pub const MAX_LOG: u64 = 10_000;
 
-/// A sliding window log: it keeps the time and the cost of requests, and counts the tokens that were taken less than a
-/// window's length ago.
+/// A sliding window log: it keeps the times and the granted tokens of requests. It usually counts the tokens that were
+/// taken less than a window's length ago.
 ///
-/// The *sum* at a request is the running total of the costs up to and including it, modulo 2⁶⁴. The used tokens are the
-/// last sum minus a sum that a binary search finds. The first word is the sum before the oldest request. Then each
-/// request has two words, the oldest first: its time in nanoseconds, and its sum. Some requests, such as those of one
-/// nanosecond, share their two words.
+/// The *sum* at a request is the running total of the tokens taken up to and including it, modulo 2⁶⁴. The used tokens
+/// are the last sum minus a sum that a binary search finds. The first word is the sum before the oldest request. Then
+/// each request has two words, the oldest first: its time in nanoseconds, and its sum. Some requests, such as those of
+/// one nanosecond, share their two words.
 ///
 /// A request's own quota changes only the limit, which is at most `longest`; the window keeps its length.
 #[derive(Clone, Copy, Debug)]
@@ -29,16 +29,16 @@ pub(crate) struct SlidingLog {
     limit: u64,
     /// Length of the window, in nanoseconds.
     window: u64,
-    /// The maximum limit, and the maximum number of entries that count in a window.
+    /// The maximum limit. Also, `push` adds no entry while this many entries are in the window.
     longest: u64,
 }
 
 /// The words of a log.
 #[derive(Clone, Copy)]
 struct Log<'a> {
-    /// The sum of the costs before the oldest entry, counted from an arbitrary start. Sums wrap around.
+    /// The sum of the tokens taken before the oldest entry, counted from an arbitrary start. Sums wrap around.
     gone: u64,
-    /// The time of each entry, and the sum of the costs up to and including it, from the same start.
+    /// The time of each entry, and the sum of the tokens taken up to and including it, from the same start.
     entries: &'a [[u64; 2]],
 }
 
@@ -62,7 +62,7 @@ impl<'a> Log<'a> {
         self.sum_of(self.entries.len())
     }
 
-    /// Returns a predicate: whether the requests after an entry cost more than `tokens` together.
+    /// Returns a predicate: whether the entries after an entry hold more than `tokens` tokens together.
     fn follow_more_than(self, tokens: u64) -> impl Fn(&[u64; 2]) -> bool {
         let sum = self.sum();
         move |entry| sum.wrapping_sub(entry[1]) > tokens

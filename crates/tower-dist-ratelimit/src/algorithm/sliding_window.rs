@@ -8,7 +8,8 @@ use crate::{BuildError, Decision, Quota};
 pub(crate) const MAX_SUB_WINDOWS: u32 = 100;
 
 /// A sliding window of `n` sub-windows. It keeps `n + 1` counts: one for each of the last `n` sub-windows, including
-/// the present one, and one for the sub-window before them. That oldest sub-window is partly outside the window.
+/// the present one, and one for the sub-window before them. That oldest sub-window is usually partly outside the
+/// window.
 ///
 /// By default, the oldest sub-window counts in proportion to its time inside the window. If `whole` is set, it counts
 /// in full, so usually no window admits more than the limit. With `n = 1` and without `whole`, this is the sliding
@@ -30,7 +31,7 @@ pub(crate) struct SlidingWindow {
     whole: bool,
 }
 
-/// The counts of a key, as a decision at one time reads them.
+/// The counts of a key, read at one time.
 #[derive(Clone, Copy, Debug)]
 struct WindowView<'a> {
     newest: u64,
@@ -65,7 +66,7 @@ impl WindowView<'_> {
         (0..self.sub_windows).map(|age| self.count(age)).sum()
     }
 
-    /// Returns the count of the oldest sub-window, which is partly outside the window.
+    /// Returns the count of the oldest sub-window.
     fn before(&self) -> u64 {
         self.count(self.sub_windows)
     }

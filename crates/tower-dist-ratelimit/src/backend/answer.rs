@@ -42,10 +42,10 @@ impl fmt::Debug for Answer {
     }
 }
 
-/// The decisions of all policies on one request.
+/// The decisions on charges that are decided together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JointDecision {
-    /// Whether every policy allows the request. `true` in the answer to [`settle`](super::Backend::settle).
+    /// Whether all of these charges are allowed. `true` in the answer to [`settle`](super::Backend::settle).
     pub allowed: bool,
     /// One decision per charge, in the order of the charges. Empty in the answer to
     /// [`settle`](super::Backend::settle).

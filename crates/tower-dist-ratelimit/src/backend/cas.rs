@@ -76,18 +76,18 @@ use crate::{BuildError, Decision, Policy};
 /// machine. Store keys have at most 220 characters, all of them printable ASCII without spaces. A policy's name with
 /// spaces is replaced by its hash.
 ///
-/// The layout names the algorithm. For windows and logs, it also has their length and the number of sub-windows. So if
-/// a policy's limit or burst changes, its counts stay. If its algorithm, window length or number of sub-windows
-/// changes, its counts restart.
+/// The layout names the algorithm. For windows and logs, it also has their length and, if there are several, the number
+/// of sub-windows. If a part of the layout changes, the policy's counts restart. If only the limit or the burst
+/// changes, the counts stay.
 ///
 /// The policies of one limiter or layer share one value per key, so one swap charges all of them or none. In the
 /// value's store key, the layout is `s1`, and one hash of all names and layouts stands for the policies. So a change of
 /// one policy's name, algorithm or windows, or of the policies' order, restarts the counts of all of them.
 ///
 /// If the policies of a request have different keys, their charges change different values concurrently. If one charge
-/// is rejected or fails, the others are refunded. The decisions of a rejected request then have the source
-/// [`Source::Parts`](crate::Source::Parts). Until a refund arrives, another request that would have passed can be
-/// rejected.
+/// is rejected or fails, the backend refunds the charges that succeeded. The decisions of a rejected request then have
+/// the source [`Source::Parts`](crate::Source::Parts). Until a refund arrives, another request that would have passed
+/// can be rejected.
 ///
 /// A value has at most 96 KiB. If `n` of its policies are sliding window logs, the limit of each log is at most 4,000 /
 /// `n`: [`register`](Backend::register) rejects higher limits. The state of each policy with another algorithm takes
@@ -96,27 +96,28 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// # Contention
 ///
-/// Concurrent charges to one value in one process form batches of up to 1,024. A batch usually takes one load and one
-/// swap. If several processes swap one value concurrently, one succeeds. The others lose the race, and load and decide
-/// again. After the first lost race, they do not pause. After the second, third and fourth, they first pause for a
-/// random time of at most 1, 2 and 4 ms. From the fifth lost race on, the random pause is at most 8 ms.
+/// Concurrent charges to one value through one `CasBackend` usually form batches of up to 1,024. A batch usually takes
+/// one load and one swap. If several processes swap one value concurrently, at most one succeeds. The others lose the
+/// race, and load and decide again. After the first lost race, they do not pause. After the second, third and fourth,
+/// they first pause for a random time of at most 1, 2 and 4 ms. From the fifth lost race on, the random pause is at
+/// most 8 ms.
 ///
 /// A charge is retried until its caller drops the future or [`timeout`](Self::timeout) has passed. The charge then
 /// takes no tokens, unless an attempt (a load and a swap) is in progress: that attempt may still charge. The other
-/// charges of the batch are unaffected. A request that changes several values continues even if its caller drops the
-/// future.
+/// charges of the batch are unaffected. A refund, an extra charge, or a request that changes several values continues
+/// even if its caller drops the future.
 ///
 /// # Errors of the store
 ///
-/// If a load fails, nothing is charged. If a swap fails, the charges may have been made, so they are not retried. In
-/// both cases all callers of the batch get the error.
+/// If a load fails, nothing is charged to the value. If a swap fails, the charges may have been made, so they are
+/// usually not retried. In both cases the callers of the batch usually get the error.
 ///
 /// # Clocks
 ///
-/// Each process decides by the wall clock of its machine, so the clocks of a fleet have to agree. NTP keeps them within
-/// milliseconds. Let `s` be the difference between the fastest and the slowest clock. An interval `D` admits at most
-/// the tokens that the algorithm admits in `D + s`. The machine with the slowest clock may reject requests for up to
-/// `s` too long.
+/// Each process decides by the wall clock of its machine, so the clocks of a fleet have to agree. NTP usually keeps
+/// them within milliseconds. Let `s` be the difference between the fastest and the slowest clock. An interval `D`
+/// admits at most the tokens that the algorithm admits in `D + s`. The machine with the slowest clock may reject
+/// requests for up to `s` too long.
 ///
 /// A clock that jumps back admits no additional requests. A clock that was far ahead blocks a key at most until its
 /// value expires. A fixed window begins at a multiple of its length since the start of 2020 (UTC), unless it is
@@ -127,10 +128,10 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// # Cost
 ///
-/// Usually two round trips per decision: a load and a swap. A charge of zero cost takes only the load. So does a
-/// rejection, unless it puts another [quota](crate::backend::Charge::quota) in force for the key. Each value has a task
-/// while charges wait for it. At most 8,192 requests wait at a time, where a request counts once for each value;
-/// further requests fail. A decision allocates.
+/// Usually two round trips per decision: a load and a swap. A charge of zero cost usually takes only the load, and so
+/// does a rejection. A rejection that puts another [quota](crate::backend::Charge::quota) in force for the key takes
+/// the swap, too. Each value has a task while charges wait for it. At most 8,192 requests wait at a time, where a
+/// request counts once for each value; further requests fail. A decision allocates.
 pub struct CasBackend<C> {
     tasks: ValueTasks<C>,
     prefix: String,
@@ -167,7 +168,8 @@ impl<C: CompareAndSwap> CasBackend<C> {
     }
 
     /// Maximum time of each load and each swap. If other processes change the value first, a charge is retried. Its
-    /// last retry begins within this time after the caller made the charge.
+    /// last retry begins within this time after the caller made the charge. Refunds and extra charges are retried for
+    /// longer, about 5 s.
     ///
     /// A load or swap that takes longer is dropped, and the charges that it serves get an error. A charge that is no
     /// longer retried fails with a [`busy`](BackendError::is_busy) error. Usually the layer's [backend

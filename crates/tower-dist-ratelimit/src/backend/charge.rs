@@ -40,14 +40,14 @@ impl PolicyId {
 pub struct Charge<'a> {
     /// The policy to charge.
     pub policy: PolicyId,
-    /// The key to charge: any bytes. One caller has the same key on every machine. Every backend has to accept keys of
-    /// up to 64 KiB.
+    /// The key to charge: any bytes. A client usually has the same key on every machine. Every backend has to accept
+    /// keys of up to 64 KiB.
     pub key: &'a [u8],
     /// The number of tokens. A charge of zero cost takes nothing.
     pub cost: u64,
-    /// The maximum grant, in tokens: an allowed charge takes all free tokens up to this number, and at least its cost.
-    /// [`granted`](crate::Decision::granted) is the number of tokens that the charge took. A leaky queue grants only
-    /// the cost. A charge of zero cost grants nothing.
+    /// The maximum grant, in tokens. If the request is allowed, a charge takes all free tokens up to this number, and
+    /// at least its cost. [`granted`](crate::Decision::granted) is the number of tokens that the charge took. A leaky
+    /// queue grants only the cost. A charge of zero cost grants nothing.
     pub up_to: u64,
     /// A quota for the key, in place of the policy's own. It stays in force until another charge changes it. A charge
     /// with a cost above zero and without a quota puts the policy's own quota in force again. A charge with a quota
@@ -55,8 +55,9 @@ pub struct Charge<'a> {
     ///
     /// - Used tokens stay used. In buckets and queues, they drain at the former quota's rate until this charge. Then
     ///   they drain at this quota's rate, even if this charge is rejected.
-    /// - If a bucket has more used tokens than this quota's burst, it rejects requests until enough of them have
-    ///   drained. If the burst is larger than before, the additional tokens are free immediately.
+    /// - If a bucket has more used tokens than this quota's burst, this quota rejects every cost above zero until
+    ///   enough tokens have drained. If the burst is larger than before, the additional tokens are usually free
+    ///   immediately.
     /// - In algorithms with windows, only the limit changes, and the window keeps its length. The rules above for a
     ///   burst then hold for the limit.
     /// - A quota of zero rejects every cost above zero, and never comes into force. A charge of zero cost and a refund

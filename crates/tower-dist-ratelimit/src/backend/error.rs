@@ -7,8 +7,8 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 /// [`FailureMode::Closed`](crate::FailureMode::Closed), or for an [invalid quota](crate::Limiter::with_quota). Extra
 /// charges, refunds, resets and returned leases can fail with this error in every failure mode.
 ///
-/// [`Memory`](super::Memory) fails only if a charge's policy is not registered, or if a charge has a quota but its
-/// policy has no dynamic quotas.
+/// [`Memory`](super::Memory) returns this error only if a charge's policy is not registered, or if a charge has a quota
+/// but its policy has no dynamic quotas.
 #[derive(Clone, Debug)]
 pub struct BackendError {
     timed_out: bool,

@@ -48,11 +48,12 @@ const LOCKS: usize = 256;
 /// | sliding windows of `n` buckets | 100, and 8 for each bucket |
 /// | sliding window logs | 100, and 16 to 37 for each request |
 ///
-/// A large table has 1.5 to 2 places for each key of the capacity. If a new key finds no free place, it replaces the
-/// least limited of at most sixteen random keys. The replaced key loses its state. A key without used tokens can be
-/// replaced at no loss. So the capacity has to cover only the keys that have *used tokens at the same time*. Even if
-/// these keys are as many as the capacity, only about one new key in 2,000 to 3,000 replaces one of them. There is no
-/// clean-up to run. An attacker who invents keys can replace other keys, so use keys that cost something to get.
+/// A large table has 1.5 to 2 places for each key of the capacity. If a new key finds no free place, it replaces one of
+/// at most sixteen random keys, usually the least limited one. The replaced key loses its state. A key without used
+/// tokens can be replaced at no loss. So the capacity has to cover only the keys that have *used tokens at the same
+/// time*. Even if these keys are as many as the capacity, only about one new key in 2,000 to 3,000 replaces one of
+/// them. There is no clean-up to run. An attacker who invents keys can replace other keys, so use keys that cost
+/// something to get.
 ///
 /// # Errors
 ///
@@ -231,14 +232,13 @@ impl Memory {
     }
 
     /// Locks the keys whose policies are decided together with others. Every charge to such a policy takes its key's
-    /// lock. So until the locks are dropped, these keys get no other charge, and checking all charges before applying
-    /// them is one atomic step.
+    /// lock. So no other request charges these keys until the locks are dropped.
     fn lock(&self, asked: &[StoreCharge<'_>]) -> Locked<'_> {
         lock_all(&*self.locks, asked.iter().filter_map(|one| one.lock))
     }
 
     /// A faster [`decide`](Self::decide) for one charge to a policy that is not decided together with others. Returns
-    /// `None` in all other cases.
+    /// `None` in all other cases, and if [`table`](Self::table) fails.
     #[inline]
     fn decide_one(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Option<bool> {
         let ([charge], [out]) = (charges, out) else {

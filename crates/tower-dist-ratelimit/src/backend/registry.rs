@@ -15,12 +15,12 @@ const MAX_SETS: usize = 1 << (u32::BITS - PLACE_BITS);
 /// The policy sets of one backend. A set is the policies of one [`register`](crate::backend::Backend::register) call.
 /// For each set, the backend provides a state `S`, such as tables or scripts.
 ///
-/// Equal sets are registered once. So a service that rebuilds unchanged limits keeps its counts and uses no more
-/// memory, however often it rebuilds them. Sets are equal if their policies have the same names, quotas, algorithms,
-/// [`dynamic_quotas`](Policy::dynamic_quotas) and [`colocate`](Policy::colocate) settings, in the same order. A set
-/// that differs from all registered sets is added, and stays until the registry is dropped.
+/// Equal sets are registered once. So limits that are rebuilt unchanged over the same backend keep their counts there,
+/// and the registry does not grow. Sets are equal if their policies have the same names, quotas, algorithms,
+/// [`dynamic_quotas`](Policy::dynamic_quotas) and [`colocate`](Policy::colocate) settings, in the same order. A
+/// registered set stays until the registry is dropped.
 ///
-/// A look-up takes no lock, so adding a set delays no decision.
+/// [`find`](Self::find) takes no lock, so adding a set delays no decision.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, backend::{Charge, Registry}};

@@ -88,7 +88,7 @@ impl<Req, M> CallLimitLayerBuilder<Req, M> {
 
 impl<Req> CallLimitLayerBuilder<Req> {
     /// Delays requests over the limit until their turn. A request that would wait longer than
-    /// [`max_wait`](CallLimitLayerBuilder::max_wait) is still rejected. Use this mode for requests that your program
+    /// [`max_wait`](CallLimitLayerBuilder::max_wait) is usually rejected. Use this mode for requests that your program
     /// sends, to stay within the receiver's limit. See [`ThrottleLayer`](crate::ThrottleLayer).
     pub fn waiting(self) -> CallLimitLayerBuilder<Req, Waits> {
         CallLimitLayerBuilder {

@@ -41,7 +41,7 @@ impl<Req> CallLimits<Req> {
 }
 
 impl Limits {
-    /// Emits the event of an outcome, and turns a rejection into an error.
+    /// Emits the events of an outcome. Turns a rejection into an error, except in shadow mode.
     pub(crate) fn admit(&self, outcome: Outcome, check: &Check) -> Result<(), RateLimited> {
         match self.report(outcome, check) {
             Outcome::Reject(reason) => Err(RateLimited::new(&self.rules, check, reason)),

@@ -115,7 +115,7 @@ impl RateLimited {
         self.0.retry_after
     }
 
-    /// Returns the name and the decision of each policy that decided on the call, including policies that allowed it.
+    /// Returns the decisions on the call, each with the name of its policy. Includes decisions that allow the call.
     pub fn decisions(&self) -> impl Iterator<Item = (&str, &Decision)> {
         let decided = self.0.decided.iter();
         decided.map(|(name, decision)| (&**name, decision))

@@ -22,8 +22,8 @@ use crate::{
 ///
 /// # Panics
 ///
-/// Can panic if polled again after it was ready. Panics if it needs a timer and no tokio runtime with a timer is
-/// running.
+/// Can panic if polled again after it was ready. The call or the future panics if it needs a timer and no tokio runtime
+/// with a timer is running.
 #[pin_project]
 pub struct CallFuture<S: Service<Req>, Req> {
     #[pin]

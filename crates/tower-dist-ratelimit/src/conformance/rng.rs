@@ -3,7 +3,7 @@
 pub(super) struct Rng(u64);
 
 impl Rng {
-    /// Numbers for one check. Each check has its own sequence.
+    /// The sequence of numbers depends on the seed and on the name of the check.
     pub(super) fn new(seed: u64, check: &str) -> Self {
         let mix = |sum: u64, byte: u8| sum.wrapping_mul(31).wrapping_add(byte.into());
         Self(check.bytes().fold(seed, mix))

@@ -4,8 +4,8 @@ use crate::{
     backend::{Charge, PolicyId},
 };
 
-/// A charge of zero cost, to read a state. Corrections also pass this charge, because [`State::settle`] does not read
-/// the charge's cost.
+/// A charge of zero cost, to read a state. [`StateRange::settle`] also passes this charge, because [`State::settle`]
+/// does not read the charge's cost.
 const LOOK: Charge<'_> = Charge::new(PolicyId::new(0), &[], 0);
 
 /// The range of a key's possible states. The backend decides each request at an unknown time between the call and the

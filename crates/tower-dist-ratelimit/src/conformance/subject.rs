@@ -85,7 +85,7 @@ impl Case {
 }
 
 impl Subject {
-    /// Returns a key that no other check uses.
+    /// Returns this check's key with the given name.
     pub(super) fn key(&self, name: &str) -> Vec<u8> {
         format!("{}-{}-{name}", self.case.kit.seed, self.case.check).into_bytes()
     }
@@ -161,7 +161,7 @@ impl Subject {
 }
 
 /// Waits for an answer. An immediate answer has its decisions in `decisions`. A later answer must bring as many
-/// decisions.
+/// decisions as `decisions` holds.
 async fn answered(
     operation: &str,
     answer: Answer,

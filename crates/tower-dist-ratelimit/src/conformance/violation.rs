@@ -14,7 +14,7 @@ pub struct Violation {
     pub check: &'static str,
     /// The algorithm under test.
     pub algorithm: Algorithm,
-    /// A description of the operation with the wrong answer. Sometimes it also describes how the key was used before.
+    /// A description of what the check did to get the wrong answer.
     pub operation: String,
     /// The wrong part of the answer: a field of [`Decision`], such as `remaining`, or another part, such as `error`.
     pub field: &'static str,

@@ -18,8 +18,8 @@ impl<'a> Decided<'a> {
         Self { rules, check }
     }
 
-    /// Returns the decision that matters most to the caller, of the policies for which `some` returns `true`: the
-    /// rejection with the longest wait, or else the decision with the fewest remaining tokens.
+    /// Returns the rejection with the longest wait, or else the decision with the fewest remaining tokens. Only the
+    /// policies for which `some` returns `true` count. A rejection without a wait counts as the longest wait.
     pub(crate) fn tightest(
         &self,
         some: impl Fn(&PolicyCharge) -> bool,

@@ -9,7 +9,7 @@ use crate::Decision;
 
 /// The decisions on one request: one per policy that decided, in the order of their charges.
 ///
-/// Dereferences to a slice. Four decisions are stored inline, so up to four policies need no allocation.
+/// Dereferences to a slice. Up to four decisions are stored inline, without an allocation.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Decision, Decisions};

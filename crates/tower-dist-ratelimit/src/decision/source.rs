@@ -26,9 +26,9 @@ pub enum Source {
     #[default]
     Backend,
     /// The backend, in several steps. At least one policy rejected the request. Usually the policies' keys are in
-    /// different slots of a Redis Cluster, or in different values of Memcached or a `CasBackend`. The backend refunds
-    /// the tokens that the other policies took. Before the refund, these tokens can be missing for other requests. See
-    /// [`colocate`](crate::Policy::colocate).
+    /// different slots of a Redis Cluster, or in different values of Memcached or a `CasBackend`. The backend tries to
+    /// refund the tokens that the other policies took. Before the refund, these tokens can be missing for other
+    /// requests. See [`colocate`](crate::Policy::colocate).
     Parts,
     /// This process, with a [lease](crate::Consistency::Leased). `remaining` is an estimate: the unused leased tokens,
     /// and for an allowed request also the tokens that probably remain in the backend. A rejection means that the
@@ -41,9 +41,9 @@ pub enum Source {
     /// This process, with a [cached rejection](crate::RateLimitLayerBuilder::deny_cache). The backend recently rejected
     /// a request with the same keys that cost at most as much. It would usually reject this request, too.
     ///
-    /// `remaining` comes from the cached rejection. `retry_after` can be too long, by up to the time that the backend's
-    /// answer took. Under a window or a log, `retry_after` can be too short if this request costs more than the
-    /// rejected request.
+    /// `remaining` comes from the cached rejection. `retry_after` can be too long, usually by at most the time that the
+    /// backend's answer took. Under a window or a log, `retry_after` can be too short if this request costs more than
+    /// the rejected request.
     DenyCache,
     /// This process without the backend, by [`FailureMode::Local`](crate::FailureMode::Local). The numbers refer to
     /// this process's share of the quota.
@@ -57,7 +57,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Returns whether the decision's numbers are meaningful: no failure mode decided without a counter.
+    /// Returns `false` if a [failure mode](crate::FailureMode) decided without a counter.
     pub(crate) fn has_counted(self) -> bool {
         !matches!(self, Self::Allowed | Self::Denied)
     }

@@ -7,7 +7,7 @@ use crate::{Decision, Decisions, backend::Charge, terms::Terms};
 
 /// A remembered rejection. Times are in nanoseconds since the cache was created.
 pub(super) struct Denial {
-    /// The rejected request.
+    /// The look-up of the rejected request.
     pub(super) lookup: Lookup,
     /// The rejection is repeated until this time at the latest.
     pub(super) until: u64,
@@ -18,8 +18,8 @@ pub(super) struct Denial {
 }
 
 impl Denial {
-    /// Returns whether the rejection applies to these charges. A charge that was rejected must cost at least as
-    /// much as before. A charge that was allowed must cost the same.
+    /// Returns whether the rejection applies to charges of these costs. A charge that was rejected must cost at least
+    /// as much as before. A charge that was allowed must cost the same.
     pub(super) fn covers(&self, charges: &[Charge<'_>]) -> bool {
         let known = self.costs.iter().zip(self.decisions.iter());
         self.costs.len() == charges.len()

@@ -55,8 +55,8 @@ impl Exchange {
         Charge::new(self.policy.terms.id, &self.key, cost).with(quota)
     }
 
-    /// Reports the tokens that this instance has used, and adopts the fleet's count. A report that may have
-    /// arrived is not sent again.
+    /// Reports the unsent usage of this instance. Unless that fails, looks up the backend's count and adopts it. A
+    /// report that may have arrived is not sent again.
     async fn once(&self) {
         let usage = self.policy.keys().get_mut(&self.key).map(mem::take);
         let KeyUsage { unsent, quota, .. } = usage.unwrap_or_default();
@@ -91,7 +91,7 @@ impl Exchange {
         }
     }
 
-    /// Sets the local count to the backend's count plus the unsent usage.
+    /// Sets the local count to about the backend's count plus the unsent usage.
     fn adopt(&self, look: Charge<'_>, backend: &Decision) {
         let PolicyUsage { terms, own, .. } = &*self.policy;
         let keys = self.policy.keys();

@@ -15,8 +15,8 @@ use super::{circuit::Circuit, pauses::Pauses};
 pub(super) struct Breaker {
     state: Mutex<BreakerState>,
     /// A summary of the state: [`QUIET`], [`OPEN`], or [`CLOSED`] plus the number of consecutive failures. While the
-    /// circuit is closed, requests get their permission from this summary without a lock. Recording an outcome takes
-    /// the lock. A request that reads an old value is usually decided as if it had come a moment earlier.
+    /// circuit is closed, requests usually get their permission from this summary without a lock. A request that reads
+    /// an old value is usually decided as if it had come a moment earlier.
     phase: AtomicU8,
     pub(super) pauses: Pauses,
     seed: u64,
@@ -141,7 +141,7 @@ impl Breaker {
         }
     }
 
-    /// Returns the time until the next probe, or `None` while the circuit is closed.
+    /// Returns the time until the next probe is due, or `None` while the circuit is closed.
     pub(super) fn open_for(&self, now: impl FnOnce() -> Duration) -> Option<Duration> {
         if self.permit_if_closed().is_some() {
             return None;
@@ -161,7 +161,7 @@ impl Breaker {
         result
     }
 
-    /// Returns pseudo-random bits that differ between instances and between times.
+    /// Returns pseudo-random bits that usually differ between instances and between times.
     fn noise(&self, now: Duration) -> u64 {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(self.seed);

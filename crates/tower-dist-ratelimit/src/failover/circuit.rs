@@ -13,9 +13,9 @@ const FEWEST: u64 = 10;
 /// Pure: the time since some origin and the random bits are arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Circuit {
-    /// Requests query the backend.
+    /// Requests may query the backend.
     Closed(RecentResults),
-    /// Probes query the backend, normally one at a time. Other requests do not.
+    /// Normally only probes may query the backend, one at a time.
     Open {
         /// The number of probes that queried the backend since the circuit opened, at most 255.
         probes: u8,
@@ -76,7 +76,8 @@ impl Circuit {
         noise: u64,
     ) -> Self {
         let Self::Closed(record) = self else {
-            // The request was sent before the circuit opened, so its outcome says little about the time since then.
+            // The request was usually sent before the circuit opened. So its outcome says little about the time since
+            // then.
             return self;
         };
         let record = record.count(failed, now);
@@ -88,8 +89,8 @@ impl Circuit {
     }
 
     /// Returns the circuit with a probe in flight, or `None` if no probe is due. If this probe gets no outcome, the
-    /// next probe is due after this probe's timeout and a pause. So probes normally do not overlap, and a cancelled
-    /// probe does not block the next one.
+    /// next probe is due after this probe's timeout and a pause. So probes normally do not overlap, and the next probe
+    /// can follow even if this probe is cancelled.
     pub(super) fn probe(self, now: Duration, pauses: Pauses, noise: u64) -> Option<Self> {
         match self {
             Self::Open { probes, due } if now >= due => {
@@ -141,8 +142,8 @@ impl RecentResults {
         }
         self.now.all += 1;
         self.now.failed += u64::from(failed.is_some());
-        // One event, such as the loss of a connection, can fail all requests in flight. So a failure raises the number of
-        // consecutive failures only if the number is the same as when the request was sent.
+        // One event, such as the loss of a connection, can fail all requests in flight. So a failure raises the number
+        // of consecutive failures only if that number is 0, or the same as when the request was sent.
         self.row = failed.map_or(0, |row| match row == self.row {
             true => self.row + 1,
             false => self.row.max(1),

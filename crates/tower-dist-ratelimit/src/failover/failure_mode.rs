@@ -1,6 +1,6 @@
 use crate::{BuildError, build_error::ensure};
 
-/// The way to decide a request that the backend does not decide. The causes are:
+/// The way to decide a request without the backend. It usually applies in these cases:
 ///
 /// - The backend fails or exceeds its [timeout](crate::RateLimitLayerBuilder::backend_timeout).
 /// - A [quota look-up](crate::Policy::quota_by_async) exceeds the same timeout.
@@ -12,21 +12,22 @@ use crate::{BuildError, build_error::ensure};
 ///
 /// These rules apply to failures:
 ///
-/// - A request waits at most the timeout for an answer of the backend. After a failure, the request is not sent again,
-///   because a late backend may have charged it already. The exception is a [`Throttle`](crate::Throttle): if a local
-///   decision rejects its request, the throttle queries the backend again when the request's turn comes.
-/// - The circuit opens after five consecutive failures. In this row, failures of requests that were in flight together
-///   count as one, because one lost connection fails them all. The circuit also opens if at least ten queries ended in
-///   about the last second and at least half of them failed. Here each failure counts, so one lost connection with ten
-///   requests in flight can open the circuit.
-/// - While the circuit is open, one request at a time probes the backend. The first probe follows after 50 to 100 ms.
-///   While probes fail, the pauses double up to 2 s. With a timeout above 50 ms, the first pause is one to two
-///   timeouts. With a timeout above 1 s, every pause is one to two timeouts.
+/// - A request waits at most the timeout for an answer of the backend. After a failure, the request is not sent to the
+///   backend again, because a late backend may have charged it already. An exception is a
+///   [`Throttle`](crate::Throttle): if a local decision rejects its request, the throttle queries the backend again
+///   when the request's turn comes.
+/// - The circuit opens after five consecutive failures. Failures of requests that were in flight together usually count
+///   as one of these five, because one lost connection can fail them all. A failure also opens the circuit if at least
+///   ten queries ended in about the last second and at least half of them failed. Here each failure counts, so one lost
+///   connection with ten requests in flight can open the circuit.
+/// - While the circuit is open, normally one request at a time probes the backend. The first probe is the first request
+///   after a pause of 50 to 100 ms. While probes fail, the pauses double on average, up to 2 s. With a timeout above 50
+///   ms, the first pause is one to two timeouts. With a timeout above 1 s, every pause is one to two timeouts.
 /// - The first successful probe closes the circuit.
 ///
 /// Each [`Decision`](crate::Decision) names its [`source`](crate::Decision::source). With the `tracing` feature, the
-/// limit logs when the circuit opens and when it closes. It does not log each request that the backend fails to decide,
-/// but reports each of them to the [observer](crate::Event::BackendFailed).
+/// layer or limiter logs when the circuit opens and when it closes. It does not log each request that the backend fails
+/// to decide, but reports each of them to the [observer](crate::Event::BackendFailed).
 ///
 /// # Default
 ///
@@ -50,8 +51,9 @@ pub enum FailureMode {
     /// Allows the request without a limit. Use it for limits that may lapse during an outage.
     Open,
     /// Rejects the request: by default, in HTTP with 503, in gRPC with `UNAVAILABLE`. A check of a
-    /// [`Limiter`](crate::Limiter) fails with a [`BackendError`](crate::backend::BackendError). Use it for limits that
-    /// must never be exceeded, such as limits on logins or spending.
+    /// [`Limiter`](crate::Limiter) without [shadow](crate::LimiterBuilder::shadow) mode fails with a
+    /// [`BackendError`](crate::backend::BackendError). Use it for limits that must never be exceeded, such as limits on
+    /// logins or spending.
     Closed,
     /// Decides in this process, with a [`Memory`](crate::backend::Memory). The `Memory` has the layer's policies and
     /// keys, with a share of each quota. In the `Memory`, a fixed window starts with a key's first request. By default,
@@ -84,7 +86,7 @@ pub enum FailureMode {
     /// The bounds assume [`Consistency::Exact`](crate::Consistency::Exact), and that at most `instances` instances run.
     /// They also assume that each limit is at least `instances`, and that each burst is at least `instances` times the
     /// policy's fixed cost. For a fixed window, they assume that the limit is at least `instances` times that cost.
-    /// Otherwise the shares can add up to more than the quota. The bounds do not cover these cases:
+    /// Otherwise the shares can add up to more than the quota. The bounds do not cover some cases, such as these:
     ///
     /// - An instance without requests during the outage can admit all requests that the backend allows, while others
     ///   still return.
@@ -94,9 +96,9 @@ pub enum FailureMode {
     ///
     /// # Errors
     ///
-    /// Building fails with zero instances. If the backend is remote or a consistency is set, building fails in two more
-    /// cases: with more than 16 policies, and with a policy whose share a `Memory` cannot count. The error of the
-    /// second case names the policy and the number of instances.
+    /// Building fails with zero instances. If the backend is remote or a consistency is set, building also fails with
+    /// more than 16 policies, and with a policy whose share a `Memory` cannot count. The error about a share names the
+    /// policy and the number of instances.
     Local {
         /// The number of instances that share the limits, at least 1. Limits and bursts are divided by this number and
         /// rounded down, to at least 1. So that requests can pass, the burst of a share is at least the policy's fixed

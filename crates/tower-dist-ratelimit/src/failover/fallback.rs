@@ -9,7 +9,7 @@ use crate::{
     register,
 };
 
-/// Limits in this process, with a share of each quota.
+/// The limits of the local failure mode, with this process's share of each quota.
 pub(crate) struct Fallback {
     share: Memory,
     /// Tokens that were admitted here without a decision of the backend. Has the same policies as `share`.
@@ -22,7 +22,7 @@ pub(crate) struct Fallback {
 struct Share {
     id: PolicyId,
     algorithm: Algorithm,
-    /// The quota that this process admits alone.
+    /// This process's share of the policy's own quota.
     quota: Quota,
     /// Whether keys can have other quotas.
     is_dynamic: bool,
@@ -36,7 +36,8 @@ impl Fallback {
     ///
     /// # Errors
     ///
-    /// Fails if there are more policies than a [`Memory`] decides together, or if this process cannot count a share.
+    /// Fails if there are more policies than a [`Memory`] decides together, or if a [`Memory`] does not accept the
+    /// shares.
     pub(super) fn new(policies: &[Policy], instances: u32) -> Result<Self, BuildError> {
         let (share, unreported) = (Memory::default(), Memory::default());
         let most = share.max_policies();
@@ -105,7 +106,7 @@ impl Fallback {
     }
 
     /// Returns and clears the tokens that a key used here without the backend, if they still count. Returns at most the
-    /// burst or limit of the share, and 0 for a leaky queue.
+    /// burst or limit of the share. For a leaky queue, clears nothing and returns 0.
     pub(crate) fn take_unreported(&self, number: usize, charge: Charge<'_>) -> u64 {
         let share = &self.shares[number];
         let look = self.own(number, Charge { cost: 0, ..charge });
@@ -119,7 +120,7 @@ impl Fallback {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 look.quota.unwrap_or(share.quota).burst_size()
             }
-            // The requests of a leaky queue are not reported to the backend: they already have their start times.
+            // Requests of a leaky queue are not reported to the backend, because a report would delay later requests.
             Algorithm::LeakyQueue { .. } => 0,
             _ => decision.limit,
         };
@@ -130,7 +131,7 @@ impl Fallback {
         unreported
     }
 
-    /// Corrects charges that this fallback made.
+    /// Changes charges by `delta` tokens, in the share and in the unreported tokens.
     pub(crate) fn settle(&self, charges: &[(usize, Charge<'_>)], delta: i64) -> Answer {
         for &(number, charge) in charges {
             let own = [self.own(number, charge)];
@@ -146,13 +147,13 @@ impl Fallback {
     /// Resets the usage of a key in this process.
     pub(crate) fn reset(&self, number: usize, key: &[u8]) {
         for memory in [&self.share, &self.unreported] {
-            // A `Memory` resets in the call, not in the future.
+            // A `Memory` resets in the call itself, so the returned future can be dropped.
             drop(memory.reset(self.shares[number].id, key));
         }
     }
 
-    /// Returns the charge with the share's id and quota in place of the policy's. The maximum grant of the new charge
-    /// is its cost.
+    /// Returns the charge with the policy id of the share. If the charge has its own quota, the new charge has this
+    /// process's share of that quota. The maximum grant of the new charge is its cost.
     fn own<'a>(&self, number: usize, charge: Charge<'a>) -> Charge<'a> {
         let share = &self.shares[number];
         let quota = charge.quota.map(|quota| share.of(quota));
@@ -165,9 +166,9 @@ impl Share {
         let mut share = Self {
             id: PolicyId::new(0),
             algorithm: match policy.algorithm() {
-                // Aligned windows of this process would start at other times than the backend's windows. So two aligned
-                // windows of this process could admit requests in the rest of the backend's window in which an outage
-                // begins. A window from the first request lasts at least as long as that rest.
+                // In this process, windows at fixed times would usually not start together with the backend's windows.
+                // So two of them could admit requests in the rest of the backend's window in which an outage begins. A
+                // window from the first request lasts at least as long as that rest.
                 Algorithm::FixedWindow { .. } => Algorithm::FixedWindowFromFirstRequest,
                 algorithm => algorithm,
             },

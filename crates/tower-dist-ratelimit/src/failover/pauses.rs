@@ -4,8 +4,9 @@ use std::time::Duration;
 /// or two milliseconds.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// The longest pause, unless the first one is longer: a backend that recovers is usually probed within this time. In
-/// that time, a thousand instances send about a thousand probes, which a healthy backend answers within milliseconds.
+/// The longest pause, unless the first one is longer. A backend that recovers is usually probed within this time. In
+/// that time, a thousand instances send at most about two thousand probes, which a healthy backend answers within
+/// milliseconds.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// The assumed maximum time in which a backend reconnects to a server that works again. The delays of the toolkit's

@@ -9,8 +9,8 @@ use pin_project::pin_project;
 
 use super::RateLimitHandle;
 
-/// A counter of the tokens that a request uses, from [`RateLimitHandle::meter`]. When it is dropped, it
-/// [settles](RateLimitHandle::settle) the request: the count becomes the request's cost.
+/// A counter of the tokens that a request uses, from [`RateLimitHandle::meter`]. Dropping the counter calls
+/// [`settle`](RateLimitHandle::settle) with the count.
 ///
 /// Move the meter into the source of the response, such as the closure of a stream. Then the meter is dropped with the
 /// stream: after the stream's end, or when the client disconnects half-way. [`body`](Self::body) wraps an existing
@@ -122,8 +122,8 @@ impl Drop for Meter {
     }
 }
 
-/// A body that counts the cost of its data, from [`Meter::body`]. When it ends, fails, or is dropped half-way, it
-/// [settles](RateLimitHandle::settle) the request: the count becomes the request's cost.
+/// A body that counts the cost of its data, from [`Meter::body`]. When it ends, fails, or is dropped half-way, it calls
+/// [`settle`](RateLimitHandle::settle) with the count.
 ///
 /// Data, errors and trailers of the inner body pass through unchanged.
 #[pin_project]

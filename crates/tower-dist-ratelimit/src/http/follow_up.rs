@@ -19,16 +19,15 @@ pub(crate) struct FollowUp {
 pub(super) type Refund = Box<dyn FnOnce(Option<ResponseHead<'_>>) + Send + Sync>;
 
 impl FollowUp {
-    /// Refunds the request if `refund_when` returns `true` for its response. `None` means that the inner service
-    /// failed.
+    /// Runs the pending refund, if there is one. `None` means that the inner service failed.
     pub(crate) fn answered(&mut self, response: Option<ResponseHead<'_>>) {
         if let Some(refund) = self.refund.take() {
             refund(response);
         }
     }
 
-    /// Polls the inner service and does the remaining work. Without remaining work it does not move the response,
-    /// because a move costs half as much as the decision.
+    /// Polls the future of the inner service, and does the remaining work when the future is ready. Without remaining
+    /// work, does not move the response, because a move takes half as long as the decision.
     #[inline]
     pub(crate) fn poll<B, E>(
         &mut self,

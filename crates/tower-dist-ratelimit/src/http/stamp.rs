@@ -23,7 +23,6 @@ impl Stamp {
             return None;
         }
         let x_ratelimit = http.answers.x_ratelimit.then(|| {
-            // A policy that rejected the request, or else the policy with the fewest remaining tokens.
             let tightest = decided.tightest(|asked| !http.limits.rules[asked.rule].policy.hidden);
             tightest.map(|(asked, one)| headers::x_ratelimit(most(http, asked, one), one).into())
         });
@@ -65,9 +64,9 @@ impl Stamp {
     }
 }
 
-/// Returns the number for `X-RateLimit-Limit`: the limit, or the burst if the burst is larger. In a leaky queue, the
-/// number of places counts as the burst. If the decision has another limit than the quota, such as this instance's
-/// share, returns the limit of the decision.
+/// Returns the number for `X-RateLimit-Limit`: usually the limit, or the burst if the burst is larger. In a leaky
+/// queue, the number of places counts as the burst. If the decision has another limit than the quota, such as this
+/// instance's share, returns the limit of the decision.
 fn most(http: &HttpLimits, asked: &PolicyCharge, decision: &Decision) -> u64 {
     let rule = &http.limits.rules[asked.rule];
     let quota = rule.quota(asked);

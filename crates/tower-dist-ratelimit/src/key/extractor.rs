@@ -114,7 +114,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     }
 }
 
-// The elements of a tuple are the parts of one key. If one part is missing, the whole key is missing.
+// A tuple is one key with the parts of all its elements. If one element is missing, the whole key is missing.
 macro_rules! parts {
     ($($name:ident: $place:tt),*) => {
         impl<$($name: KeyExtractor),*> KeyExtractor for ($($name),*) {

@@ -51,7 +51,7 @@ macro_rules! texts {
 
 texts!(&str, String, HeaderValue);
 
-// A number takes 8 bytes, or 16 if it is negative or above `u64::MAX`.
+// A number is a part of 8 bytes, or of 16 bytes if it is negative or above `u64::MAX`.
 macro_rules! integers {
     ($($integer:ty),*) => {$(
         impl IntoKey for $integer {
@@ -81,7 +81,7 @@ impl IntoKey for IpAddr {
     }
 }
 
-// The elements of a tuple are the parts of one key. If one part is missing, the whole key is missing.
+// A tuple is one key with the parts of all its elements. If one element is missing, the whole key is missing.
 macro_rules! parts {
     ($($name:ident: $place:tt),*) => {
         impl<$($name: IntoKey),*> IntoKey for ($($name),*) {

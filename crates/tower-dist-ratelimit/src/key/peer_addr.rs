@@ -42,8 +42,9 @@ use super::{IntoKey, KeyExtractor, KeySink, RequestParts};
 /// # }
 /// ```
 ///
-/// Behind a proxy, the peer is the proxy and all clients share one bucket. This key ignores forwarding headers, because
-/// clients can forge them. [`client_ip`](super::client_ip()) reads them if the peer is a trusted proxy.
+/// Behind a proxy, the peer usually is the proxy, so all clients of the proxy share one bucket. This key ignores
+/// forwarding headers, because clients can forge them. [`client_ip`](super::client_ip()) reads them if the peer is a
+/// trusted proxy.
 pub fn peer_addr() -> impl KeyExtractor {
     PeerAddr
 }

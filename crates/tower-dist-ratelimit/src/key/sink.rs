@@ -59,9 +59,9 @@ impl KeySink {
     /// The sink stores a part in words of eight bytes. The last word of a part holds the remaining bytes, at most
     /// seven. The highest byte of that word holds the number of the remaining bytes, with the highest bit set.
     ///
-    /// A word with the part's length follows each part except the first. The highest byte of a length is zero, which
-    /// distinguishes a length from the last word of a part. So a key can be read backwards in only one way. A key of
-    /// one part, the usual case, needs no length.
+    /// A word with the part's length follows each part except the first of a key. The highest byte of a length is zero,
+    /// which distinguishes a length from the last word of a part. So a key can be read backwards in only one way. A key
+    /// of one part, the usual case, needs no length.
     #[inline]
     pub fn part(&mut self, bytes: &[u8]) {
         let follows = self.len > self.start;

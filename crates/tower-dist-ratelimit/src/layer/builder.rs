@@ -170,8 +170,9 @@ impl<R> RateLimitLayerBuilder<R> {
     ///
     /// Use it to refund requests that failed on the server's side, or to count only failed requests, for example failed
     /// logins. A charge is not refunded if the service has [settled](crate::RateLimitHandle::settle) the charge, or if
-    /// the charge has left its window. If the caller drops the call before its response, the closure does not run, so
-    /// the charge usually stays.
+    /// the charge has left its window. If the backend fails, the refund can be
+    /// [lost](RateLimitLayer::lost_corrections). If the caller drops the call before its response, the closure does not
+    /// run, so the charge usually stays.
     ///
     /// # Cost
     ///

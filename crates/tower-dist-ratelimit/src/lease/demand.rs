@@ -1,8 +1,8 @@
-//! The demand for a key's tokens, the sizes of refills, and the pauses between refills. All functions are pure, and
-//! take times in nanoseconds.
+//! The demand for a key's tokens, the sizes of refills, and the pauses between refills. All functions are pure. Times
+//! are in nanoseconds.
 
-/// Minimum requests per lease time for a key to be leased. At lower rates, a lease saves too few round
-/// trips for the tokens that expire with it.
+/// Minimum [expected](Demand::expected) requests per lease time for a key to be leased. At lower rates, a lease saves
+/// too few round trips for the tokens that expire with it.
 pub(super) const HOT: u64 = 16;
 
 /// The highest severity of a [`Shortage`]. Its [pause](Shortage::pause) is the time of 2⁴ = 16 requests, but at most
@@ -36,10 +36,10 @@ impl Demand {
         }
     }
 
-    /// Estimates the value that the average reaches if the rate stays the same. A new average is usually too low: `a`
-    /// lease times after its start it has reached about 1 - e^-a of that value, roughly a ÷ (1 + a/2). From a = 2 on,
-    /// the average itself is the estimate. An `a` below 1/8 counts as 1/8. This limits how far the first requests
-    /// inflate the estimate.
+    /// Estimates the value that the average reaches if the rate stays the same. A new average is usually too low. After
+    /// `a` lease times, it has reached about 1 - e^-a of that value. The estimate is the average divided by a ÷ (1 +
+    /// a/2), which is roughly that share. From a = 2 on, the average itself is the estimate. An `a` below 1/8 counts as
+    /// 1/8. This limits how far the first requests inflate the estimate.
     pub(super) fn expected(self, lease: u64) -> u64 {
         let age = self.since.saturating_sub(self.from);
         let seen = self.per_lease();

@@ -14,7 +14,7 @@ use crate::{Decision, Source, algorithm::saturating_nanos as nanos, backend::Own
 pub(super) struct LeaseEntry {
     /// The tag of the entry's key, or 0 if the entry is free.
     tag: AtomicU64,
-    /// Requests for a decision since the last update of the demand.
+    /// Requests counted since the last update of the demand.
     pub(super) seen: AtomicU64,
     /// Two leases, so that a refill can arrive before the previous lease ends.
     leases: [Prepaid; 2],
@@ -36,8 +36,8 @@ impl LeaseEntry {
         self.tag.load(Acquire)
     }
 
-    /// Takes the tokens of a request from a lease, and writes the decision. Returns whether to start a refill,
-    /// or `None` if no lease has enough tokens.
+    /// Takes the tokens of a request from a lease, and writes the decision. Then returns whether a refill in the
+    /// background may start. If no lease of the request's key has enough tokens, returns `None`.
     #[inline]
     pub(super) fn pay(&self, claim: Claim, lease: u64, out: &mut Decision) -> Option<bool> {
         if !self.spend(claim) {
@@ -52,8 +52,8 @@ impl LeaseEntry {
         Some(is_low && claim.now >= self.not_before.load(Relaxed))
     }
 
-    /// Takes the tokens of a request from one lease, preferably from the lease that ends first. Returns whether
-    /// a lease had enough tokens.
+    /// Takes the tokens of a request from one lease, preferably from the lease that ends first. Returns whether it took
+    /// them.
     #[inline]
     pub(super) fn spend(&self, claim: Claim) -> bool {
         let [one, other] = &self.leases;
@@ -124,16 +124,16 @@ pub(super) struct KeyState {
     pub(super) in_flight: u64,
     /// Id of the entry's latest refill, which may have been for an evicted key.
     pub(super) last_id: u64,
-    /// Whether tokens may have been returned since the last refill was sent. Then a short grant is no evidence of a
-    /// shortage.
+    /// Set by [`relieve`](Self::relieve), and cleared when a refill is sent. While it is set, a grant below `up_to` is
+    /// no evidence of a shortage.
     refunded: bool,
-    /// Tokens that the backend charged, or may have charged, for other requests since the refill was sent.
+    /// Tokens recorded by [`charged_outside`](Self::charged_outside) since the last refill was sent.
     outside: u64,
-    /// Until this time, this process rejects requests that find too few leased tokens and cost at least `reject_from`.
-    /// While a refill is in flight, [`plan`](Self::plan) ignores this time, and rejects such requests only during a
-    /// persistent shortage.
+    /// Until this time, [`plan`](Self::plan) rejects requests that cost at least `reject_from`. While a refill is in
+    /// flight, `plan` ignores this time. It then rejects such requests only during a
+    /// [persistent](Shortage::is_persistent) shortage.
     reject_until: u64,
-    /// Minimum cost of the requests that this process rejects, in tokens.
+    /// Minimum cost, in tokens, of the requests that [`plan`](Self::plan) rejects.
     reject_from: u64,
     /// When the wait in the last answer to a refill ends, or 0 if that answer was no rejection with a wait.
     pub(super) due: u64,
@@ -196,7 +196,7 @@ impl KeyState {
         }
         let held = entry.lasting(claim.now, lease);
         let extra = claim.extra(demand, held, entry.remaining.load(Relaxed));
-        // The first estimates are uncertain, so half of `HOT` must also have been measured.
+        // The first estimates are uncertain, so the measured demand must also be at least `HOT / 2`.
         if extra == 0 || demand < HOT || self.demand.per_lease() < HOT / 2 {
             if claim.ahead {
                 // Requests that are paid from a lease usually do not call `plan` until `later`. The call would take the
@@ -244,8 +244,8 @@ impl KeyState {
     }
 
     /// Stores the granted tokens above the cost of the waiting request as a lease. Returns the new `reject_until`,
-    /// which is 0 if no requests are to be rejected. If the key was evicted after the refill was sent, usually discards
-    /// the tokens and returns 0.
+    /// which is 0 if no requests are to be rejected. If `refill` is not the refill [in flight](Self::in_flight),
+    /// discards the tokens and returns 0.
     pub(super) fn answered(
         &mut self,
         entry: &LeaseEntry,
@@ -267,8 +267,8 @@ impl KeyState {
             0
         };
         self.reject_until = until;
-        // After a rejection with a wait, this process rejects only requests that cost at least `refill.cost`. After any
-        // other answer, no request is too cheap to be rejected.
+        // After a rejection with a wait, `plan` rejects only requests that cost at least `refill.cost`. After any other
+        // answer, it can reject requests of any cost.
         (self.reject_from, self.due) = match decision.retry_after {
             Some(wait) if !decision.allowed => (refill.cost, now.saturating_add(nanos(wait))),
             _ => (0, 0),
@@ -296,7 +296,7 @@ impl KeyState {
         }
     }
 
-    /// Clears the shortage, because tokens are returned.
+    /// Clears the shortage, because a refund or a reset may return tokens.
     pub(super) fn relieve(&mut self, entry: &LeaseEntry) {
         (self.shortage, self.refunded, self.reject_until) = (Shortage::default(), true, 0);
         if self.in_flight == 0 {

@@ -53,8 +53,8 @@ impl Prepaid {
         false
     }
 
-    /// Replaces the tokens and the deadline, and returns the number of discarded tokens. The caller holds a
-    /// lock, so fills never run concurrently.
+    /// Replaces the tokens and the deadline, and returns the number of discarded tokens. The caller holds a lock, so
+    /// fills of one lease never run concurrently.
     pub(super) fn fill(&self, tokens: u64, deadline: u64) -> u64 {
         let mut generation = self.word.load(Acquire) >> TOKEN_BITS;
         generation += 1;

@@ -130,7 +130,8 @@ impl EntrySet {
         }
     }
 
-    /// Discards all leased tokens, and returns the number of unexpired ones for each owner.
+    /// Discards all leased tokens of the set. Returns the number of unexpired ones for each [owner](KeyState::owner)
+    /// that has any.
     pub(super) fn drain(&self, now: u64) -> Vec<(OwnedCharge, u64)> {
         let states = self.lock();
         let ways = self.entries.iter().zip(&*states);

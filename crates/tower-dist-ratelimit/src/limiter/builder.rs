@@ -72,7 +72,7 @@ impl LimiterBuilder {
     ///
     /// # Errors
     ///
-    /// The errors of [`Limiter::new`], an invalid setting, and more policies than the backend can decide together.
+    /// The errors of [`Limiter::new`], an invalid setting, and more policies than can be decided together.
     pub fn build(self) -> Result<Limiter, BuildError> {
         const BOUND: &str = "unset in a Limiter";
         for policy in &self.policies {

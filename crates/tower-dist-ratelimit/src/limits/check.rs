@@ -16,7 +16,7 @@ pub(crate) struct Check {
     pub(crate) charges: SmallVec<[PolicyCharge; 4]>,
     /// One decision per charge: empty at first, and filled with rejections while the backend decides.
     pub(crate) decisions: Decisions,
-    /// The error that left the request undecided, if there is one.
+    /// The error that led to a rejection with [`Reason::Backend`](crate::Reason::Backend), if there is one.
     pub(crate) cause: Option<BackendError>,
     /// The pending part of the decision.
     pub(super) waiting: Option<Waiting>,
@@ -48,7 +48,7 @@ pub(crate) struct PolicyCharge {
 }
 
 impl PolicyCharge {
-    /// The charge of this cost to the shared key.
+    /// Returns a charge to the empty key, without a quota of its own.
     #[inline]
     pub(super) fn new(rule: usize, id: PolicyId, cost: u64) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl PolicyCharge {
         Charge::new(self.id, self.key(keys), self.cost).with(self.quota)
     }
 
-    /// Returns the bytes of the key. `keys` are the bytes of the check's sink.
+    /// Returns the bytes of the key. `keys` are the bytes of the sink that holds the key.
     #[inline]
     pub(crate) fn key<'a>(&self, keys: &'a [u8]) -> &'a [u8] {
         &keys[self.key.clone()]
@@ -143,7 +143,7 @@ impl Check {
     pub(super) fn acquire(&mut self, backend: &dyn Backend) -> Answer {
         self.decisions.reject(self.charges.len());
         let keys = self.sink.bytes();
-        // Most layers have one policy. Without the vector, a query of one policy takes half the time.
+        // Most layers have one policy. A query of one policy is faster without the vector.
         if let [asked] = self.charges.as_slice() {
             return backend.acquire(&[asked.charge(keys)], &mut self.decisions);
         }

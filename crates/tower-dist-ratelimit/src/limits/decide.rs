@@ -131,7 +131,7 @@ impl Limits {
         }
     }
 
-    /// Decides on the charges of a request. The timeout of the backend starts now.
+    /// Decides on the charges of a request.
     #[inline(always)]
     pub(crate) fn decide_charges(&self, check: &mut Check) -> Outcome {
         let (Some(single), [asked @ PolicyCharge { quota: None, .. }]) =

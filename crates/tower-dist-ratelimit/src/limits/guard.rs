@@ -27,7 +27,7 @@ pub(crate) trait BackendGuard: Send + Sync {
         backend
     }
 
-    /// Queries the backend. The check has at least one charge.
+    /// Decides on a check that has at least one charge, normally with a query of the backend.
     fn query(&self, limits: &Limits, check: &mut Check) -> Outcome {
         match check.acquire(&*limits.backend).immediate() {
             Ok(true) => Outcome::Pass { charged: true },
@@ -199,10 +199,10 @@ impl Failover {
         }
     }
 
-    /// If this process has recently returned to the backend, reports the tokens that it has admitted alone for the
-    /// request's keys, except under a leaky queue. While other processes may still decide alone, also charges the
-    /// request to this process's share. Returns `None` if the share lacks tokens for the request. For a probe, does
-    /// nothing.
+    /// If this process has recently returned to the backend, usually reports the tokens that it has admitted alone for
+    /// the request's keys, except under a leaky queue. While other processes may still decide alone, usually also
+    /// charges the request to this process's share. Returns `None` if the share lacks tokens for the request. For a
+    /// probe, does nothing.
     fn recover(&self, limits: &Limits, check: &mut Check, permit: Access) -> Option<Access> {
         let is_probe = matches!(permit, Access::Probe(_));
         let Some((fallback, is_shared)) = self.recovering().filter(|_| !is_probe) else {

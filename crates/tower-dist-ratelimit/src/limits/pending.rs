@@ -7,7 +7,7 @@ use std::{
 use super::{Check, Limits, Outcome};
 use crate::Event;
 
-/// A request that waits for a remote backend or a quota look-up. If it is dropped before the decision, it emits
+/// A request that waits for the backend's answer or for quota look-ups. If it is dropped before the decision, it emits
 /// [`Event::Cancelled`].
 pub(crate) struct Pending<S, Req> {
     limits: Arc<Limits>,

@@ -12,7 +12,7 @@ use crate::{
     reject::over_quota,
 };
 
-/// A policy of a layer or limiter, with the values that its decisions need.
+/// A policy of a layer or limiter, with its id in the backend.
 pub(crate) struct Rule {
     pub(crate) policy: Policy,
     pub(crate) id: PolicyId,
@@ -29,7 +29,7 @@ pub(crate) struct Rule {
 /// Whether a policy applies to a request.
 pub(crate) enum Applies {
     Yes,
-    /// The policy applies, with the quota that the look-up finds.
+    /// The policy applies, with a pending quota look-up.
     WithQuota(QuotaLookup),
     No,
     /// The key is missing, and the policy rejects such requests.
@@ -96,15 +96,14 @@ impl Rule {
         self.without_key().map(|()| key)
     }
 
-    /// Returns the quota in force for the key of a charge: its dynamic quota, within the bounds of the algorithm, or
-    /// the policy's quota.
+    /// Returns the quota of a charge: the key's dynamic quota, adapted to the algorithm, or else the policy's quota.
     pub(crate) fn quota(&self, asked: &PolicyCharge) -> Quota {
         let own = self.policy.quota();
         let kept = |quota| self.policy.algorithm().kept(quota, own);
         asked.quota.map_or(own, kept)
     }
 
-    /// Returns the quota in the form that clients see: for a leaky queue, the burst is the number of its places.
+    /// Returns the quota in the form that clients see: for a leaky queue, the burst becomes [`Quota::places`].
     pub(crate) fn shown(&self, quota: Quota) -> Quota {
         match self.policy.algorithm() {
             Algorithm::LeakyQueue { max_wait } => quota.burst(quota.places(max_wait)),

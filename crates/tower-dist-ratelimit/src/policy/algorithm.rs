@@ -128,7 +128,6 @@ impl Algorithm {
             }
             _ => {}
         }
-        // An ignored burst would surprise the user.
         let reason = "only token and leaky buckets have a burst";
         ensure!(burst == limit, "burst" is burst, "the limit, {limit}: {reason}");
         Ok(())

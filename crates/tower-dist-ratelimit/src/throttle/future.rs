@@ -26,9 +26,9 @@ use crate::{
 ///
 /// If the future is dropped while it waits for tokens, it gives its place to the requests behind it. A charge that a
 /// remote backend has not answered yet can stay. If the future is dropped after the wait for tokens and before the call
-/// of the inner service, it returns its tokens. A remote backend usually receives them in the background. A place in a
-/// [leaky queue](crate::Policy::leaky_queue) and tokens of a window that has ended are not returned. After the call of
-/// the inner service, dropping the future drops the inner call.
+/// of the inner service, it usually returns its tokens. A remote backend usually receives them in the background. A
+/// place in a [leaky queue](crate::Policy::leaky_queue) and tokens of a window that has ended are not returned. After
+/// the call of the inner service, dropping the future drops the inner call.
 ///
 /// # Panics
 ///

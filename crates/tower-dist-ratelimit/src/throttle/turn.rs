@@ -78,8 +78,8 @@ impl Turn {
         }
     }
 
-    /// Rejects a request whose delay in a leaky queue ends later than `end` plus the backend timeout. The timeout
-    /// allows for a late answer of the backend, after which a delay of `max_wait` ends later than `end`.
+    /// Rejects a request whose delay in a leaky queue ends later than `end` plus the backend timeout. A delay starts
+    /// when the backend has answered, so a delay of `max_wait` can end after `end`. The timeout allows for that.
     fn check_delay(&self) -> Result<(), Reason> {
         let delay = self.charged.limits.delay(&self.charged.check);
         let due = Instant::now().checked_add(delay);
@@ -90,8 +90,9 @@ impl Turn {
         Err(Reason::TooLong)
     }
 
-    /// Waits after a rejection. A request without a place joins the end of its queue. Then the first request of the
-    /// queue waits for `wait`, in which its tokens return. Any other request waits until it is the first.
+    /// Waits after a rejection, or fails if the wait is too long or too many requests wait. A request without a place
+    /// joins the end of its queue. Then the first request of the queue waits for `wait`, in which its tokens usually
+    /// return. Any other request waits until it is the first.
     async fn wait_for_tokens(&mut self, wait: Duration) -> Result<(), Reason> {
         let now = Instant::now();
         let turn = wait.saturating_add(leaky_queue_wait(&self.charged.limits, &self.charged.check));
@@ -128,8 +129,8 @@ impl Turn {
     }
 }
 
-/// Returns whether no policy of a request has a quota of zero, and the cost is at most the burst size of each quota. If
-/// not, the request does not wait for tokens.
+/// Returns whether no charge of a request has a quota of zero, and each charge costs at most the burst size of its
+/// quota. If not, waiting for tokens is useless.
 pub(super) fn can_pass(limits: &Limits, check: &Check) -> bool {
     check.charges.iter().all(|asked| {
         let burst = limits.rules[asked.rule].quota(asked).burst_size();

@@ -26,26 +26,28 @@ pub(super) type Supplies = SmallVec<[Supply; 2]>;
 /// The tokens of one policy that are available to the requests behind the first one in a queue.
 ///
 /// A request's spacing is the time in which its tokens return. Let `wait` be the sum of a request's own spacing and the
-/// spacings of all earlier requests except the first. Unless tokens are refunded, the request passes no earlier than
-/// `from + wait - stock`.
+/// spacings of all earlier requests except the first. If all earlier requests pass and no tokens are refunded, the
+/// request normally passes no earlier than `from + wait - stock`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Supply {
     pub(super) from: Instant,
-    /// An upper bound of the tokens that remain at `from` after the first request, expressed as the time in which they
-    /// return.
+    /// With a bucket, usually an upper bound of the tokens that remain at `from` after the first request, expressed as
+    /// the time in which they return. Zero with other algorithms.
     pub(super) stock: Duration,
 }
 
 /// The waiting requests: one queue for each combination of keys, first come, first served.
 pub(crate) struct WaitQueues {
     pub(crate) max_waiters: usize,
-    /// Number of requests in all queues. While it is zero, a request that the limit admits does not lock the queues.
+    /// Number of requests in all queues. If it is zero at a call and the first decision admits the request, the request
+    /// does not lock the queues.
     waiting: AtomicUsize,
     queues: Mutex<HashMap<Vec<u8>, WaitQueue>>,
 }
 
 struct WaitQueue {
-    /// The only permit belongs to the first request. Tokio passes the permit on in the order of the requests.
+    /// The only permit belongs to the first request. Tokio passes the permit on in the order in which the requests
+    /// began to wait for it.
     turn: Arc<Semaphore>,
     members: usize,
     /// `None` until the present first request is rejected.
@@ -73,8 +75,8 @@ impl WaitQueues {
     }
 
     /// Joins the end of the queue with this key. If there is no such queue, a request with `supplies` starts one, and a
-    /// request without them gets `None`. Joining fails if the turn would come after `end`, unless earlier requests
-    /// leave the queue or tokens are refunded. Joining and starting fail if `max_waiters` requests wait already.
+    /// request without them gets `None`. Joining fails if [`is_longer`](WaitQueue::is_longer) returns `true`. Joining
+    /// and starting fail if already `max_waiters` requests wait, in all queues together.
     pub(super) fn join(
         self: &Arc<Self>,
         key: &[u8],
@@ -117,7 +119,7 @@ impl WaitQueues {
 }
 
 impl WaitQueue {
-    /// Returns whether a request that joins now will get its turn after `end`, if all earlier requests pass and no
+    /// Returns whether a request that joins now would normally pass after `end`, if all earlier requests pass and no
     /// tokens are refunded. `false` also means unknown.
     fn is_longer(&self, spacing: &Spacing, end: Instant) -> bool {
         let Some(supplies) = &self.supplies else {

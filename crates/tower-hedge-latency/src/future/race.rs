@@ -34,7 +34,7 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) class: Option<Arc<Class>>,
     /// The class's delay when the call began: the learned delay, or the initial delay.
     pub(crate) learned: Option<Duration>,
-    /// The service and the request from which hedges are made; `None` means that no further hedge is possible.
+    /// The copies of the service and the request for further hedges. `None` means that no further hedge is made.
     pub(crate) spare: Option<(S, P::Saved)>,
     /// The number of hedges that came due, sent or not.
     pub(crate) stage: u32,
@@ -49,7 +49,8 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     /// The 0-based index of the hedge that a demanded wait moved, and that hedge's new time. Later hedges keep their
     /// distance to that hedge.
     pub(crate) moved: Option<(u32, Instant)>,
-    /// Whether the first attempt's failure is left for the layer above to record on the shared budget.
+    /// Whether the first attempt's failure is left for the layer above to record on the shared budget, if that layer
+    /// receives the failure.
     pub(crate) unrecorded: bool,
     /// The latency of the first attempt, if it failed and the call waits for hedges.
     pub(crate) failed_after: Option<Duration>,

@@ -56,18 +56,18 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// delay.
     ///
     /// With 0.95 about the slowest 5 % of the calls are hedged. Choose the quantile by the additional load that you can
-    /// afford. The default budget pays for one hedge of each of these calls. [`build`](Self::build) fails if an
+    /// afford. The default budget usually pays for one hedge of each of these calls. [`build`](Self::build) fails if an
     /// explicit [`budget`](Self::budget) has a ratio below 1 − `quantile` and no tokens per second. The learned latency
     /// usually follows a changing service within about two [windows](Self::window).
     ///
-    /// If more than 1 − `quantile` of the calls are slow, the learned delay is as long as a slow call, and hedges are
-    /// too late to win. A [`max_delay`](Self::max_delay) prevents that.
+    /// If more than 1 − `quantile` of the calls are slow, the learned delay is usually about as long as a slow call,
+    /// and most hedges are too late to win. A [`max_delay`](Self::max_delay) can prevent that.
     ///
     /// # Cost
     ///
-    /// Usually one or two clock reads and a few atomic operations per call. At a high rate of calls, each call costs
-    /// less, because only a share of the calls is sampled. Each of at most 256 [keys](Self::key) takes 16 KB of memory,
-    /// so about 4 MB at most.
+    /// Usually one or two clock reads and a few atomic operations per call. At a high rate of calls, the average call
+    /// costs less, because only a share of the calls is sampled. Each of at most 256 [keys](Self::key) takes 16 KB of
+    /// memory, so about 4 MB at most.
     pub fn percentile(mut self, quantile: f64) -> Self {
         self.0.settings.percentile.quantile = Some(quantile);
         self.trigger("percentile", Trigger::Percentile)
@@ -86,7 +86,7 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self.trigger("delays", Trigger::Delays(delays.into_iter().collect()))
     }
 
-    /// The number of attempts that are sent concurrently, from 2 to 101.
+    /// The number of attempts to send concurrently, from 2 to 101.
     ///
     /// This multiplies the load on the service by up to `attempts`.
     pub fn fan_out(self, attempts: u32) -> Self {
@@ -121,7 +121,7 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     ///
     /// If a layer above has a timeout, set the bound below that timeout by at least the time of a usual response.
     /// Without a bound, if more than 5 % of the calls reach the timeout and the percentile is 0.95, the learned delay
-    /// settles near the timeout. Hedges then have no time to win, and most are [held
+    /// settles near the timeout. Hedges then have too little time to win, and may be [held
     /// back](crate::SkipReason::HeldBack). [`cancelled_late`](crate::HedgeCounts::cancelled_late) counts the calls that
     /// were dropped after their first hedge was due, for example by that timeout.
     ///
@@ -133,7 +133,7 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self
     }
 
-    /// The delay before the first hedge while the percentile has too few samples. [`min_delay`](Self::min_delay) and
+    /// The delay before the first hedge while no percentile is learned yet. [`min_delay`](Self::min_delay) and
     /// [`max_delay`](Self::max_delay) bound it, too.
     ///
     /// # Default
@@ -159,8 +159,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 
     /// Whether a retryable failure of an attempt sends the next hedge immediately.
     ///
-    /// A failure that names a wait, as by a `Retry-After` or a gRPC pushback, sends no hedge before that wait has
-    /// passed. If such a wait remains and no attempt is in flight, the call ends. A negative or malformed pushback
+    /// A failure that names a wait, for example by a `Retry-After` or a gRPC pushback, sends no hedge before that wait
+    /// has passed. If such a wait remains and no attempt is in flight, the call ends. A negative or malformed pushback
     /// forbids all further hedges. If all attempts fail and every failure is retryable, the caller receives the first
     /// attempt's failure.
     ///
@@ -169,8 +169,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// delay nor an [`initial_delay`](Self::initial_delay), no hedge is sent.
     ///
     /// If a due hedge is still waiting for its service to become ready, the failure adds no second hedge. That service
-    /// is polled again, because the failed attempt may have released the concurrency permit that it needs. If the
-    /// service is still not ready and no attempt is in flight, the call ends.
+    /// is polled again, because the failed attempt may have released a concurrency permit. If the service is still not
+    /// ready and no attempt is in flight, the call ends.
     ///
     /// # Default
     ///

@@ -132,8 +132,9 @@ impl<C, K, O, A, L> HedgeLayerBuilder<Generic<C, K>, O, A, L> {
     ///
     /// # Cost
     ///
-    /// Per call, a hash, a look-up without a lock, and the cost of the closure. A `&'static str` or a number as key
-    /// needs no allocation; a `String` is allocated for each call. 16 KB of memory per key, so at most about 4 MB.
+    /// Per call, usually a hash, a look-up without a lock, and the cost of the closure. A `&'static str` or a number as
+    /// key usually needs no allocation; a `String` is allocated for each call. 16 KB of memory per key, so at most
+    /// about 4 MB.
     ///
     /// ```
     /// use tower::{BoxError, Layer, ServiceExt, service_fn};
@@ -182,8 +183,8 @@ macro_rules! key {
             ///
             /// # Cost
             ///
-            /// Per call, a hash, a look-up without a lock, and the cost of the closure. 16 KB per key, so about 4 MB at
-            /// most.
+            /// Per call, usually a hash, a look-up without a lock, and the cost of the closure. 16 KB per key, so about
+            /// 4 MB at most.
             ///
             /// ```
             /// use bytes::Bytes;

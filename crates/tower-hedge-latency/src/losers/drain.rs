@@ -12,10 +12,9 @@ use tokio::time::timeout;
 
 use super::Losers;
 
-/// Default maximum number of concurrent tasks. It bounds the connections that losers occupy. Few clients keep more idle
-/// connections to one host.
+/// Default maximum number of concurrent tasks. It bounds the connections that losers occupy.
 const CAPACITY: usize = 64;
-/// Default time limit of a task. A new connection is cheaper than a longer wait.
+/// Default time limit of a task. A new connection is usually cheaper than a longer wait.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Default number of bytes after which a task stops reading. Reading more usually costs more than a new connection.
 const BODY_LIMIT: u64 = 64 * 1024;
@@ -39,15 +38,15 @@ const BODY_LIMIT: u64 = 64 * 1024;
 ///
 /// A background task awaits a loser's response and reads its body to the end. Another task reads the body of a failed
 /// response that the caller does not receive. A task that exceeds [`time_limit`](Self::time_limit) or
-/// [`body_limit`](Self::body_limit) drops the loser. If [`capacity`](Self::capacity) tasks are running, a further loser
-/// is dropped immediately.
+/// [`body_limit`](Self::body_limit) drops the loser or the failed response. If [`capacity`](Self::capacity) tasks are
+/// running, a further loser or failed response is dropped immediately.
 ///
 /// When the layer, its services and all clones of its `Drain` are dropped, all draining losers are dropped. If a caller
 /// drops a call, the call's attempts in flight are dropped.
 ///
 /// # Default
 ///
-/// 64 concurrent losers, 10 s and 64 KiB for each.
+/// 64 concurrent tasks, 10 s and 64 KiB for each.
 ///
 /// # Cost
 ///
@@ -123,7 +122,7 @@ impl Drain {
     }
 
     /// Returns the number of [losers](Self) and failed responses that were dropped without draining. The reason is that
-    /// the maximum [`capacity`](Self::capacity) was reached, or that no tokio runtime was running.
+    /// the maximum [`capacity`](Self::capacity) was reached, or that the call was polled outside a tokio runtime.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.pool.dropped.load(Relaxed)

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use crate::Budget;
 
-/// Time after which an unused partition may be evicted. The connection pools of hyper-util and reqwest have the same
-/// default idle timeout.
+/// A partition that is not in use may be evicted once its bucket was not seen to change for this time. The connection
+/// pools of hyper-util and reqwest have the same default idle timeout.
 pub(super) const MAX_UNUSED: Duration = Duration::from_secs(90);
 
 /// The partitions of the keys whose hashes have the same low bits: on average at most eight.
@@ -27,10 +27,10 @@ struct Partition {
 }
 
 impl Partition {
-    /// Whether the partition may be evicted: it is not in use, and its bucket is idle or was not seen to change for
-    /// [`MAX_UNUSED`].
+    /// Whether the partition may be evicted. It must not be in use. Its bucket must be full, or have its initial word,
+    /// or not have been seen to change for [`MAX_UNUSED`].
     fn may_evict(&mut self, now: Instant) -> bool {
-        // The partition is in use if its budget has another owner: a clone, a permit, or a thread that is searching.
+        // The partition is in use if its budget has another owner: a clone, a permit with a token, or a running search.
         let Some(limited) = self.budget.0.as_mut().and_then(Arc::get_mut) else {
             return false;
         };
@@ -73,8 +73,8 @@ impl PartitionShard {
     }
 
     /// Takes the partitions out of the shard while `change` runs, so that no new search can find them. Once a budget
-    /// has no other owner, no thread can clone it until `change` returns. A thread that began to search before, or has
-    /// cloned a budget, counts as another owner.
+    /// has no other owner, no thread can clone it until `change` returns. An earlier search that still runs counts as
+    /// another owner, and so does a clone of the budget.
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Partition>) -> T) -> T {
         let partitions = self.0.swap(None);
         let mut partitions = partitions.map(Arc::unwrap_or_clone).unwrap_or_default();

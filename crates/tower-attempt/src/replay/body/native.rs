@@ -61,7 +61,7 @@ impl<S: Body<Data = Bytes, Error: 'static> + Unpin> Body for Native<S> {
     }
 }
 
-/// Returns an [`Interrupted`] as an error of type `E`, or `None` if that type cannot express an interruption.
+/// Returns an [`Interrupted`] as an error of type `E`, or `None` if `E` is none of the types below.
 pub(super) fn interrupted<E: 'static>() -> Option<E> {
     fn fill<T: 'static>(error: &mut dyn Any, interrupted: impl FnOnce() -> T) {
         if let Some(error) = error.downcast_mut() {

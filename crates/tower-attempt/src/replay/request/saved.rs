@@ -11,9 +11,8 @@ use crate::replay::{ReplayBody, ReplayableBody};
 use crate::{Attempt, AttemptKind};
 
 /// The copy of a request, from which further attempts are made. Not every copy can be resent.
-///
-/// The parts are cloned one by one from the borrowed request, straight into this struct. If the struct held a `Request`
-/// instead, every call would create an empty `Request`, fill it with the clones and move it here.
+// The parts are cloned one by one from the borrowed request, straight into this struct. If the struct held a `Request`
+// instead, every call would create an empty `Request`, fill it with the clones and move it here.
 #[derive(Debug)]
 pub struct SavedRequest<S: Body> {
     method: Method,
@@ -73,8 +72,8 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
             headers.try_append(name.clone(), value.clone()).ok()?;
         }
         let attempt = match self.extensions.get::<Attempt>() {
-            // A retry of a hedge is still a hedge. So a hedge layer below does not hedge it, even if the header field
-            // `x-hedge-attempt` is missing.
+            // A retry of a hedge is still a hedge. So an HTTP or gRPC hedge layer below does not hedge it, even if the
+            // header field `x-hedge-attempt` is missing.
             Some(outer) if outer.kind() == AttemptKind::Hedge => Attempt::hedge(attempt.number()),
             _ => attempt,
         };

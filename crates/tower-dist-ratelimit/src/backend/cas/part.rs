@@ -10,7 +10,7 @@ use crate::backend::{
     toolkit::{PartAnswer, Tag, TransactionPart},
 };
 
-/// The charges or corrections of one request that change one value.
+/// The part of one request that concerns one value.
 pub(super) struct ValuePart<C> {
     pub(super) tasks: ValueTasks<C>,
     pub(super) set: Arc<PolicySet>,

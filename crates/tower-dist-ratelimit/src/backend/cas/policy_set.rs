@@ -86,9 +86,9 @@ fn keys(prefix: &str, policies: &[Policy]) -> Keys {
     Keys::new(prefix, "s1", &parts.collect::<String>())
 }
 
-/// Returns the layout of a policy's state: the algorithm, and for windows and logs their length and the number of
-/// sub-windows. The count of a long window means nothing in a short window, so windows of different lengths have
-/// different layouts.
+/// Returns the layout of a policy's state: the algorithm, the length of a window or log, and the number of sub-windows
+/// if there are several. The count of a long window means nothing in a short window, so windows of different lengths
+/// have different layouts.
 fn layout(policy: &Policy) -> String {
     let window = policy.quota().window().as_nanos();
     match policy.algorithm() {

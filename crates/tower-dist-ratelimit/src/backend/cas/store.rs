@@ -40,13 +40,14 @@ pub trait CompareAndSwap: Send + Sync + 'static {
     /// Writes a value if the key still has the `expected` version. If `expected` is `None`, writes the value if the key
     /// is still absent.
     ///
-    /// Returns whether the value was written. The store has to keep the value for at least `ttl`: round up if its clock
-    /// is coarser.
+    /// Returns whether the value was written. The store has to keep the value for at least `ttl`: round `ttl` up to the
+    /// store's unit of time.
     ///
     /// # Errors
     ///
-    /// The store did not answer, or its answer cannot be read. Unless the error is [`busy`](BackendError::busy), the
-    /// backend does not retry the swap, because the value may have been written.
+    /// The store did not answer, or its answer cannot be read. After a [`busy`](BackendError::busy) error, the backend
+    /// repeats refunds and extra charges. So use that error only if the value was not written. After any other error,
+    /// the backend repeats nothing, because the value may have been written.
     fn swap(
         &self,
         key: &[u8],

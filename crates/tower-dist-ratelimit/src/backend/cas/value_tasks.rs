@@ -213,7 +213,7 @@ impl<C: CompareAndSwap> ValueTask<C> {
         }
     }
 
-    /// Decides the charges of a request, and changes the states accordingly.
+    /// Applies the action of a request to the states. Returns the answer to the request.
     fn decide(&self, request: &QueuedRequest, states: &mut [State], nanos: u64) -> JointDecision {
         match request.action {
             Action::Acquire => {

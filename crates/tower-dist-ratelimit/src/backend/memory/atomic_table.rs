@@ -36,8 +36,8 @@ impl<A: OneNumber> AtomicTable<A> {
         state.unwrap_or_else(|| self.take_elsewhere(key, now, take))
     }
 
-    /// Charges a key whose slot is not in the first of its three [lines](Slots), or that has no slot. Returns the state
-    /// before the charge.
+    /// Charges a key for which [`swap_first`](Slots::swap_first) returns `None`: usually its slot is not in the first
+    /// of its three [lines](Slots), or it has no slot. Returns the state before the charge.
     #[inline(never)]
     fn take_elsewhere(&self, key: Fingerprint, now: A::Moment, take: &Take<'_>) -> u64 {
         let charge = &mut |state| after(&self.arithmetic, state, now, take);

@@ -61,7 +61,7 @@ impl Lines {
         self.count
     }
 
-    /// Starts to fetch a line from memory.
+    /// Starts to fetch a line from memory. Does nothing on processors that `prefetch_index` does not support.
     pub(super) fn prefetch(&self, number: usize) {
         prefetch_index(&self.words, self.first + number * (2 * WAYS));
     }
@@ -103,7 +103,8 @@ impl Slot<'_> {
         ptr::from_ref(self.key).addr()
     }
 
-    /// Returns the number of the slot's line. Consecutive lines have consecutive numbers.
+    /// Returns a number for the slot's line, which is not its index in [`Lines`]. Consecutive lines have consecutive
+    /// numbers.
     pub(super) fn line(self) -> usize {
         self.place() / BYTES
     }

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::Decision;
 
-/// A policy of a [`Memory`](super::Memory) that is decided alone, like most policies. Decides on charges under the
-/// policy's own quota, which never fail.
+/// A policy of a [`Memory`](super::Memory) that is decided alone. Decides on charges under the policy's own quota. Such
+/// a charge can be rejected, but causes no error.
 pub(crate) struct SinglePolicy {
     pub(super) context: MemoryContext,
     pub(super) store: Arc<dyn Store>,
@@ -17,7 +17,7 @@ pub(crate) struct SinglePolicy {
 impl SinglePolicy {
     /// Takes `cost` tokens if they are free.
     ///
-    /// Inlined, so that the caller's place receives the decision without a copy.
+    /// Inlined, so that the decision is written directly to the caller's variable.
     #[inline(always)]
     pub(crate) fn charge(&self, key: &[u8], cost: u64) -> Decision {
         match self.charge_store(key, cost) {

@@ -27,9 +27,9 @@ const CHOICES: [usize; 3] = [0, 1, 2];
 /// The keys of one policy, each with a state of one number.
 ///
 /// A key has its slot in one of three lines, which its fingerprint selects. To charge a key that has a slot usually
-/// takes one compare-and-swap on the slot's value. An insert holds the locks of the key's three lines, so a key has one
-/// slot and a slot has one key. If no slot of these lines is unused, an insert gives the new key the slot with the
-/// lowest value, usually that of the least limited key.
+/// takes one compare-and-swap on the slot's value. An insert holds the locks of the key's three lines, so a key has at
+/// most one slot. If no slot of these lines is unused, an insert gives the new key the slot with the lowest value,
+/// usually that of the least limited key.
 pub(super) struct Slots {
     lines: Lines,
     stripes: Box<[Mutex<()>; STRIPES]>,
@@ -67,7 +67,7 @@ impl Slots {
     }
 
     /// Changes the value of a key whose slot is in the first of its three lines, as [`update`](Self::update) does.
-    /// Returns `None` if the key has no slot there.
+    /// Returns `None` if the key has no slot there, or if another key's insert takes the slot meanwhile.
     #[inline(always)]
     pub(super) fn swap_first(
         &self,
@@ -80,7 +80,7 @@ impl Slots {
     /// Changes a key's value in one atomic step, and returns the value before.
     ///
     /// `change` receives the value, which is 0 if the key has no slot. It returns the new value, or `None` to keep the
-    /// old one. It is called again if another thread changes the value first.
+    /// old one. It can be called again, for example if another thread changes the value first.
     pub(super) fn update(
         &self,
         key: Fingerprint,
@@ -92,9 +92,9 @@ impl Slots {
                     return seen;
                 }
             } else {
-                // Another key's insert may just have taken this key's slot, and gives the slot back if it was charged
-                // meanwhile. So a key that `find` has missed may have its slot again. The result of `find` is certain
-                // only under the locks.
+                // Another key's insert may just have taken this key's slot. If the slot's value has changed meanwhile,
+                // the insert gives the slot back. So a key that `find` has missed may have its slot again. Under the
+                // locks, `find` misses no key that has a slot.
                 let _locked = self.lock(key);
                 if self.find(key).is_none() {
                     if let Some(next) = change(0) {
@@ -139,11 +139,14 @@ impl Slots {
 
     /// Waits for the insert that took the slot, and returns whether the key got the slot back.
     ///
-    /// The caller's charge has changed the slot's value. An insert that had read the value before the charge fails, and
-    /// gives the slot back to the key. If the new owner's insert came before the charge, the slot's value was `seen`
-    /// again, and the new owner was charged. If that insert is still the stripe's last one and wrote `seen`, and the
-    /// value is still `next`, this function undoes the charge. Otherwise the charge stays, and the new owner can have
-    /// too few tokens.
+    /// The caller's charge has changed the slot's value. There are three cases:
+    ///
+    /// - The insert read the value before the charge, and tries to replace it after the charge. Then the insert usually
+    ///   fails, and gives the slot back to the key.
+    /// - The insert read the value after the charge. Then the key has lost its state, and the charge with it.
+    /// - The insert replaced the value before the charge. Then the slot's value was `seen` again, and the new owner was
+    ///   charged. This function undoes the charge if the insert is still the stripe's last one, it wrote `seen`, and
+    ///   the value is still `next`. Otherwise the charge stays, and the new owner can have too few tokens.
     #[cold]
     fn keeps_slot(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
         let _locked = self.lock(key);
@@ -154,8 +157,8 @@ impl Slots {
         mine
     }
 
-    /// Returns the last insert into the stripe of `slot`. A stripe is a set of lines that share one lock. These lines
-    /// are `STRIPES` apart, so the memory addresses of all of them select the same entry.
+    /// Returns the last insert into the stripe of `slot`. A stripe is a set of lines that share one lock. Their indices
+    /// differ by multiples of `STRIPES`, so their memory addresses select the same entry.
     fn last_inserts(&self, slot: Slot<'_>) -> MutexGuard<'_, (usize, u64)> {
         lock(&self.last_inserts[slot.line() % STRIPES])
     }
@@ -167,8 +170,8 @@ impl Slots {
             let (slot, seen) = self.victim(key);
             let owner = slot.key.load(Acquire);
             // The old key is removed before the value changes. So if a charge to the old key reads the new value, it
-            // finds the old key removed and changes nothing. `keeps_slot` handles a charge that has read an equal old
-            // value.
+            // finds the old key removed and changes nothing. `keeps_slot` handles a charge that has read an old value
+            // equal to the new one.
             slot.key.store(Fingerprint::RESERVED, Release);
             if slot
                 .value
@@ -188,9 +191,8 @@ impl Slots {
     ///
     /// 1. An unused slot of the key's first line, if that line has at least two.
     /// 2. Otherwise an unused slot of the line with the most unused slots.
-    /// 3. Otherwise the slot with the lowest value: the least limited key, or the key that was limited longest ago.
-    ///
-    /// So a key that is no longer limited keeps its slot as long as the lines of new keys have unused slots.
+    /// 3. Otherwise the slot with the lowest value: usually that of the least limited key, or of the key that was
+    ///    limited longest ago.
     fn victim(&self, key: Fingerprint) -> (Slot<'_>, u64) {
         let new = |line: Line<'_>| {
             let values = line.slots().map(|slot| slot.value.load(Acquire));
@@ -232,8 +234,8 @@ impl Slots {
 ///
 /// There are two slots per key. If half of the slots are taken, a key with three lines of four slots nearly always
 /// finds a free slot. About eight of nine keys are then in their first line. (In 60 simulations of 100,000 keys, a
-/// single key found no free slot. With 57 % of the slots taken, 0.3 keys per simulation found no free slot. Two buckets
-/// of eight slots do as well in less memory, but take two cache lines per key.)
+/// single key found no free slot. With 57 % of the slots taken, 0.3 keys per simulation found no free slot. With two
+/// buckets of eight slots, a smaller table does as well, but each bucket fills two cache lines.)
 fn lines_for(capacity: usize) -> usize {
     // In the loom model, keys contend for a single line.
     let slots = if WAYS == 1 {

@@ -26,7 +26,8 @@ pub(crate) trait Store: Send + Sync {
     /// the key.
     fn adopt(&self, _key: Fingerprint, _nanos: u64, _ask: &Take<'_>) {}
 
-    /// Takes `delta` tokens even if fewer are free. If `delta` is negative, refunds up to `-delta` tokens.
+    /// Takes `delta` tokens even if fewer are free. If `delta` is negative, refunds up to `-delta` tokens. The number
+    /// of used tokens saturates at a maximum.
     fn settle(&self, key: Fingerprint, nanos: u64, take: &Take<'_>, delta: i64);
 
     /// Clears the used tokens of a key.

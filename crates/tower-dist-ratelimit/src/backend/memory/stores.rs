@@ -12,7 +12,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// A quota that the algorithm cannot count, or too little memory.
+/// A quota that is invalid or that the algorithm cannot count, or too little memory.
 pub(crate) type NewStore = fn(Algorithm, Quota, bool, usize) -> NewResult;
 
 type NewResult = Result<Arc<dyn Store>, BuildError>;

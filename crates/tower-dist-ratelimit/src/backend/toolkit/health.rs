@@ -5,8 +5,8 @@ use std::sync::{
 
 /// The state of a backend's connection: up, or down for a reason.
 ///
-/// The task that owns the connection writes the state. During an outage, decisions usually fail immediately with the
-/// reason.
+/// Usually the task that owns the connection writes the state. During an outage, decisions usually fail immediately
+/// with the reason.
 ///
 /// ```
 /// use tower_dist_ratelimit::backend::toolkit::Health;

@@ -64,13 +64,13 @@ impl<T: Send + 'static> Reconnect<T> {
         self.delays = schedule();
     }
 
-    /// Makes attempts until one succeeds, and returns its connection. Records the error of each failed attempt in
-    /// `health`. The caller records that the connection is [up](Health::connected). If `health`
-    /// [is new](Health::is_new), the first attempt begins immediately; otherwise it begins after a delay.
+    /// Makes attempts until one succeeds, and returns its connection. Records the errors of failed attempts in
+    /// `health`. The caller records that the connection is [up](Health::connected). If `health` [is
+    /// new](Health::is_new), the first attempt begins immediately; otherwise it begins after a delay.
     ///
     /// A server that hung may recover, but never answer its old connections. So if an attempt has not ended after 1 s,
-    /// the next one begins, and both continue. At most five attempts run concurrently. If an attempt panics, `health`
-    /// records nothing.
+    /// the next one begins, and both continue. At most five attempts run concurrently. If the future of an attempt
+    /// panics, the panic is not recorded.
     ///
     /// # Cancel safety
     ///

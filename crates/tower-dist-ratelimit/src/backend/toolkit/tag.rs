@@ -4,8 +4,8 @@ use siphasher::sip::SipHasher13;
 
 /// A hash that stands for the caller's key in a store: the first 128 bits of the key's BLAKE3 hash, in hexadecimal.
 ///
-/// The tag of a key is the same on every machine. All tags have the same length and contain no braces. So a client
-/// cannot name a Redis Cluster slot in its key, and cannot forge the store key of another client.
+/// The tag of a key is the same on every machine. All tags have the same length and contain no braces. So braces in a
+/// client's key select no Redis Cluster slot, and a client cannot forge the store key of another client.
 pub type Tag = [u8; 32];
 
 /// Number of cache entries as an exponent of two: 2⁵ = 32 entries are enough for a few hot keys.
@@ -16,8 +16,8 @@ const LONGEST: usize = 128;
 
 /// A cache of the [tags](Tag) of recent keys.
 ///
-/// Hashing is one of the slowest steps of a hot key's decision. A look-up that finds a short key takes about a fifth of
-/// the time of hashing the key. The cache holds up to 32 keys of at most 128 bytes.
+/// A look-up that finds a short key takes about a fifth of the time of hashing the key. The cache holds up to 32 keys
+/// of at most 128 bytes.
 ///
 /// ```
 /// use tower_dist_ratelimit::backend::toolkit::{Tags, tag};

@@ -35,8 +35,8 @@ const RETRIED_FOR: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// A part of a [transaction](Transactions): the charges (or refunds or extra charges) that one server makes in one
-/// atomic step.
+/// A part of a [transaction](Transactions): the charges (or refunds or extra charges) that are made together. Usually
+/// one server makes them in one atomic step.
 pub trait TransactionPart: Send + Sized + 'static {
     /// The error of a failed part.
     type Failure: Into<BackendError> + Send;
@@ -202,9 +202,9 @@ impl Transactions {
         self.start(parts, false)
     }
 
-    /// Makes corrections: refunds or extra charges. Sends a correction again for about 5 s if its failure is
-    /// [retryable](TransactionPart::is_retryable). If the correction still fails after this time, or its failure is not
-    /// retryable, it counts as [lost](Self::lost).
+    /// Makes corrections: refunds or extra charges. If the failure of a correction is
+    /// [retryable](TransactionPart::is_retryable), sends the correction again for about 5 s. A correction that fails in
+    /// the end usually counts as [lost](Self::lost).
     ///
     /// # Errors
     ///
@@ -242,7 +242,7 @@ impl Transactions {
         }
         let (told, decided) = oneshot::channel();
         let this = self.clone();
-        // Boxed, so that the code of a task is compiled once, and not for each type of future.
+        // Boxed, so that tokio's code of a task is compiled once, and not for each type of future.
         let task: BoxFuture<'static, ()> = Box::pin(async move {
             let _permit = permit;
             if settles {

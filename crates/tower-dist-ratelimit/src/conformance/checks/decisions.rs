@@ -20,7 +20,8 @@ const LIVE: Duration = Duration::from_millis(500);
 
 /// Checks that random requests are decided as the arithmetic decides them. If the clock can be paused, the check
 /// advances it between the requests, except for staggered windows. If the clock cannot be paused, the beginning of
-/// windows is unknown. The check then pauses only for buckets, queues and logs, in every second sequence.
+/// windows is usually unknown. The check then waits between the requests only for token buckets, leaky buckets, leaky
+/// queues and logs, in every second sequence.
 pub(super) async fn decisions(case: Case) -> Checked {
     let kit = &case.kit;
     let mut numbers = Rng::new(kit.seed, case.check);
@@ -129,7 +130,8 @@ async fn compare(
     within(&operation, "delay", delays, decision.delay)?;
     retry_after(subject, &operation, cost, &decision)?;
     between.settle(asked, told, decision.granted.cast_signed());
-    // If the clock cannot be paused, the beginning of windows is unknown, and so is the right `reset_after`.
+    // If the clock cannot be paused, the beginning of windows is usually unknown. So `reset_after` is then compared
+    // only for token buckets, leaky buckets and leaky queues.
     if subject.grain().is_zero() || !subject.case.algorithm.has_windows() {
         let [soonest, latest] = between.unused(asked, told);
         let from = soonest.saturating_sub(told + 2 * grain);

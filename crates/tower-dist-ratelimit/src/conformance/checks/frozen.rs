@@ -100,7 +100,7 @@ pub(super) async fn reset(case: Case) -> Checked {
 /// The length of the longest keys, in bytes.
 const LONG: usize = 64 << 10;
 
-/// Checks that any bytes are a key, and that no two keys share a state.
+/// Checks that unusual keys are accepted, and that no two of them share a state.
 pub(super) async fn keys(case: Case) -> Checked {
     let subject = case.subject(FROZEN)?;
     let keys = hostile();

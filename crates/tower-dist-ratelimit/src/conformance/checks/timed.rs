@@ -10,7 +10,8 @@ use super::{
 
 const NANO: Duration = Duration::from_nanos(1);
 
-/// Returns a margin. This long before the end of a wait, the wait must still last, even if the clock errs by its grain.
+/// Returns a margin before the end of a wait. A check that asks this long before the end expects that the wait still
+/// lasts, even if the clock errs by its grain.
 fn early(grain: Duration) -> Duration {
     (4 * grain).max(NANO)
 }
@@ -19,8 +20,8 @@ fn early(grain: Duration) -> Duration {
 /// The clock's grain is the tolerance.
 pub(super) async fn retry(case: Case) -> Checked {
     let subject = case.subject(QUICK)?;
-    // If a window ends between two requests, a round sees no rejection during its wait. At least one of the rounds has
-    // to see one. The rejection that named the wait does not count.
+    // In some rounds no request is rejected during the wait, for example if a window ends soon after the wait begins.
+    // At least one round has to see a rejection. The rejection that named the wait does not count.
     let mut seen = false;
     for (round, cost) in [1, 3, LIMIT / 2, LIMIT].into_iter().enumerate() {
         let key = subject.key(&round.to_string());
@@ -87,8 +88,7 @@ pub(super) async fn expiry(case: Case) -> Checked {
     let used = subject.take(&key, 2).await?;
     let since = [asked, subject.now()].map(Duration::from_nanos);
     let (wait, grain) = (used.reset_after, subject.grain());
-    // Under this quota, no token counts for longer than two windows. A queue drains within a window plus the time of
-    // one request.
+    // Under this quota, no token counts for longer than two windows.
     let longest = 2 * subject.quota.window() + grain;
     within("acquire of a used key", "reset_after", NANO..=longest, wait)?;
     subject.pass(wait.saturating_sub(early(grain))).await;

@@ -70,7 +70,8 @@ impl<'a> Unread<'a> {
         }
     }
 
-    /// Reads a token of at least one character (RFC 9110, section 5.6.2), or an address that lacks its quotes.
+    /// Reads a token of at least one character (RFC 9110, section 5.6.2). Also accepts colons and brackets, because
+    /// some addresses lack their quotes.
     fn token(&mut self) -> Option<&'a [u8]> {
         let of_token =
             |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:[]".contains(&byte);

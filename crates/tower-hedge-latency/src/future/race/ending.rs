@@ -20,7 +20,7 @@ where
     L: Losers<S::Future, Attempt = H>,
 {
     /// Ends the call with the outcome of the `decisive` attempt, and disposes of the other hedges. If a hedge was sent
-    /// and the outcome is an HTTP or gRPC response, attaches [`HedgeInfo`].
+    /// and the protocol is HTTP or gRPC, attaches [`HedgeInfo`] to a response.
     #[inline]
     pub(in crate::future) fn end(&mut self, decisive: Attempt, outcome: &mut Outcome<S, Req>) {
         self.ended = true;
@@ -71,8 +71,8 @@ where
 }
 
 impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> {
-    /// Counts a call that ends, and records its latency. `overtaken` means that the call ends with the outcome of a
-    /// hedge.
+    /// Counts a call that ends. If the trigger learns, this may also record the first attempt's latency, and whether a
+    /// hedge won. `overtaken` means that the call ends with the outcome of a hedge.
     #[inline]
     fn settle(&mut self, overtaken: bool) {
         let call = self.settings.counters.calls.count();

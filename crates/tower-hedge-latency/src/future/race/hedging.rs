@@ -148,7 +148,7 @@ where
         !verdict.is_retry()
     }
 
-    /// Records a failure on the budget, and obeys a hint that demands a wait or forbids further attempts.
+    /// Usually records a failure on the budget, and obeys a hint that demands a wait or forbids further attempts.
     #[cold]
     fn failed(&mut self, attempt: Attempt, verdict: Verdict, outcome: &Outcome<S, Req>) {
         // A retry layer below that gave up may have recorded the failure on the same budget.
