@@ -121,21 +121,11 @@ impl Batch {
         }
         drop(state);
         self.waiting.fetch_sub(requests, Relaxed);
-        ClosedBatch { batch: self, rows }
-    }
-
-    /// Wakes at most `most` of the waiting callers. Returns whether others still wait.
-    fn wake(&self, most: usize) -> bool {
-        let mut state = self.lock();
-        let wakers = state.waiters.iter_mut();
-        let wakers = wakers.filter_map(|waiter| waiter.waker.take());
-        let wakers: Vec<Waker> = wakers.take(most).collect();
-        let is_last = state.waiters.iter().all(|waiter| waiter.waker.is_none());
-        drop(state);
-        for waker in wakers {
-            waker.wake();
+        ClosedBatch {
+            batch: self,
+            woken: 0,
+            rows,
         }
-        !is_last
     }
 
     /// Records that a caller has left. If the batch is not closed yet, the caller's request is never sent or charged.
@@ -159,19 +149,35 @@ impl Batch {
 #[derive(Debug)]
 pub(super) struct ClosedBatch {
     batch: Arc<Batch>,
+    /// Number of callers that were woken.
+    woken: usize,
     pub(super) rows: Rows,
 }
 
 impl ClosedBatch {
     /// Passes the answer to the callers, and wakes them in groups. Dropping the future wakes all of them.
-    pub(super) async fn answer(self, row_answers: Result<Vec<RowAnswer>, Failure>) {
+    pub(super) async fn answer(mut self, row_answers: Result<Vec<RowAnswer>, Failure>) {
         self.batch.lock().stage = match row_answers {
             Ok(row_answers) => Stage::RowAnswer(row_answers),
             Err(failure) => Stage::Failed(failure),
         };
-        while self.batch.wake(GROUP) {
+        while self.wake(GROUP) {
             yield_now().await;
         }
+    }
+
+    /// Wakes the next `number` callers. Returns whether there are more.
+    fn wake(&mut self, number: usize) -> bool {
+        let mut state = self.batch.lock();
+        let next = state.waiters.iter_mut().skip(self.woken).take(number);
+        let wakers: Vec<Waker> = next.filter_map(|waiter| waiter.waker.take()).collect();
+        self.woken = self.woken.saturating_add(number);
+        let has_more = self.woken < state.waiters.len();
+        drop(state);
+        for waker in wakers {
+            waker.wake();
+        }
+        has_more
     }
 }
 
@@ -182,7 +188,7 @@ impl Drop for ClosedBatch {
             state.stage = Stage::Lost;
         }
         drop(state);
-        self.batch.wake(usize::MAX);
+        self.wake(usize::MAX);
     }
 }
 
