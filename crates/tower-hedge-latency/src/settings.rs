@@ -200,8 +200,8 @@ impl Settings {
 
     /// Deposits a successful call into the budget, unless a layer above does.
     ///
-    /// A budget's ratio is a share of the eligible calls, so only these deposit. gRPC's throttle has no such share:
-    /// every successful call adds its `tokenRatio` (gRFC A6).
+    /// A budget's ratio is a share of the calls that may be hedged, so only these deposit. gRPC's throttle has no such
+    /// share: every successful call adds the throttle's `tokenRatio` (gRFC A6).
     #[inline]
     pub(crate) fn deposit(&self, is_eligible: bool, budget: &Budget) {
         if self.deposits && (is_eligible || budget.share().is_none()) {

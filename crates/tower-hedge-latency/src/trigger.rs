@@ -18,7 +18,7 @@ pub(crate) enum Trigger {
     Fixed(Duration),
     /// Hedge k is due at the k-th offset from the call's start.
     Delays(Vec<Duration>),
-    /// This number of attempts is sent concurrently.
+    /// All hedges are due at the call's start. The number of attempts includes the first one.
     FanOut(u32),
 }
 

@@ -68,8 +68,7 @@ where
                             }
                             return Poll::Ready(this.call.recovered(outcome));
                         }
-                        // The attempt's future is dropped before the wait, so that the wait holds no concurrency
-                        // permit.
+                        // The attempt's future may hold a concurrency permit, so it is dropped before the wait.
                         this.attempt.set(None);
                         let elapsed = match verdict.is_retry() {
                             true => this.timer.as_mut().poll(cx, false),
@@ -81,8 +80,9 @@ where
                             // The attempt failed, and the call's deadline has expired as well. The service may have its
                             // own timer for the same instant.
                             Poll::Ready(elapsed) => {
-                                // A layer that can retry gives up on the call here, so no layer above should retry it.
-                                // Otherwise, a layer above may retry the call and record its failure.
+                                // If this layer can retry, it gives up on the call here, so it does not leave the
+                                // failure to a layer above. If it cannot retry, a layer above may retry the call and
+                                // record the failure.
                                 let is_passed_on = !this.call.settings.can_retry;
                                 this.call.record_failure(verdict, &outcome, is_passed_on);
                                 this.call.after_timeout(elapsed, this.limit.answer(elapsed))

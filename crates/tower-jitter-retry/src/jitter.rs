@@ -4,9 +4,10 @@ use std::time::Duration;
 ///
 /// Clients that fail together and wait equally long return together. Jitter spreads them. The formulas come from the
 /// AWS article *Exponential Backoff And Jitter* (2015). `c` is the capped backoff before the retry, and `r` is uniform
-/// from 0 to 1. `base` is the base or step of the [`Backoff`](crate::Backoff), and `cap` is its cap. `previous` is the
-/// last delay that `Decorrelated` gave, and at least `base`. Before the first retry, and after a gRPC pushback,
-/// `previous` is `base`.
+/// from 0 to 1. `base` is the base or step of the [`Backoff`](crate::Backoff), and `cap` is its cap. After a throttled
+/// request, a longer [`throttled_base`](crate::Backoff::throttled_base) replaces an exponential backoff's base.
+/// `previous` is the last delay that `Decorrelated` gave, and at least `base`. Before the first retry, and after a gRPC
+/// pushback, `previous` is `base`.
 ///
 /// | | delay | in the article's simulation |
 /// |---|---|---|

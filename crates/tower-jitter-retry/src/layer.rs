@@ -162,7 +162,8 @@ tower_attempt::__layer! {
 
 impl<P, O, T> RetryLayerBuilder<P, O, T> {
     /// The maximum number of attempts per call, the first one included; at least 1. The retries of a retry layer below
-    /// are also counted, if that layer sends them in the same task.
+    /// are also counted, if that layer sends them in the same task. The `max_attempts` of a
+    /// [`RetryOverride`](crate::RetryOverride) replaces this maximum.
     ///
     /// # Default
     ///
@@ -173,6 +174,9 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     }
 
     /// The delay before each retry.
+    ///
+    /// A rule of your own can choose another delay: see [`backoff_by`](RetryLayerBuilder::backoff_by) and
+    /// [`Classify::backoff`](crate::Classify::backoff).
     ///
     /// Unless a `classify` rule names another wait, a server's `Retry-After` is a lower bound for the delay, and a gRPC
     /// pushback replaces the delay. A call's first retry after [`Verdict::Unprocessed`](crate::Verdict::Unprocessed) is
@@ -235,7 +239,7 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
         self
     }
 
-    /// The closure that creates the outcome of a timeout. If no retry follows, the caller receives this outcome.
+    /// The closure that creates the outcome of a timeout. If no retry is scheduled, the caller receives this outcome.
     ///
     /// The layer calls the closure each time that a time limit ends an attempt or the call, also if a retry follows.
     /// Use this setting for an error type that does not implement [`TimeoutAnswer`](crate::TimeoutAnswer), or to
@@ -282,8 +286,8 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     ///
     /// # Errors
     ///
-    /// Returns an error if a setting is out of its range, or if two settings contradict each other. The error names the
-    /// first such setting, its value and its range.
+    /// Returns an error if a setting is out of its range, or if two settings contradict each other. The error names one
+    /// such setting, its value and its range.
     pub fn build(self) -> Result<RetryLayer<P, O, T>, BuildError>
     where
         P: Protocol,
@@ -310,14 +314,14 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
     ///
     /// For a service that speaks neither HTTP nor gRPC, your rule decides whether to retry after a timeout. For
     /// example, a [`retry_if`](RetryLayerBuilder::retry_if) closure receives the outcome that the timeout creates.
-    /// Without a rule, the layer retries.
+    /// Without a rule, a timeout of an attempt is retryable.
     ///
     /// The `attempt_timeout` of a [`RetryOverride`](crate::RetryOverride) replaces this limit. Choose the duration of
     /// the slowest successful responses, such as the 99.9th percentile.
     ///
-    /// If the last attempt times out and an [`on_timeout`](RetryLayerBuilder::on_timeout) closure is set, the caller
-    /// receives the closure's outcome. Without a closure, the outcome is DEADLINE_EXCEEDED over gRPC, and that of
-    /// [`TimeoutAnswer`](crate::TimeoutAnswer) otherwise.
+    /// If an attempt times out and no retry is scheduled, the caller receives the outcome of the
+    /// [`on_timeout`](RetryLayerBuilder::on_timeout) closure. Without a closure, the outcome is DEADLINE_EXCEEDED over
+    /// gRPC, and that of [`TimeoutAnswer`](crate::TimeoutAnswer) otherwise.
     ///
     /// # Default
     ///
@@ -434,10 +438,9 @@ impl<O, T> RetryLayerBuilder<Http, O, T> {
     /// # Default
     ///
     /// The layer assumes that a client that takes `reqwest::Request` follows redirects, as reqwest's client does by
-    /// default. After a redirect, a refused connection does not prove that no server processed the request: the first
-    /// server may have processed it, and the redirect's target may have refused the connection. The layer assumes that
-    /// a client that takes any other request type follows no redirects. For such a client, this setting changes
-    /// nothing.
+    /// default. After a redirect, a refused connection proves nothing about the original request: the first server may
+    /// have processed that request, and the redirect's target may have refused the connection. The layer assumes that a
+    /// client that takes any other request type follows no redirects. For such a client, this setting changes nothing.
     ///
     /// ```
     /// use tower_jitter_retry::RetryLayer;

@@ -23,8 +23,8 @@ pub(crate) struct Settings {
     pub(crate) deposits: bool,
     /// Whether the settings allow a second attempt.
     pub(crate) can_retry: bool,
-    /// Unless the request has its own deadline, no retry is scheduled for this time or later, measured from the call's
-    /// start.
+    /// Unless the request's [`RetryOverride`] has a deadline, no retry is scheduled for this time or later. The time is
+    /// measured from the call's start.
     last_start: Option<Duration>,
     /// Whether the layer can end attempts in flight.
     has_time_limits: bool,
@@ -78,7 +78,8 @@ impl Config {
         ]
     }
 
-    /// Combines the settings of `given` with the settings of `self` that `given` leaves out.
+    /// Combines the settings of `given` with the settings of `self` that `given` leaves out. Some settings in `common`
+    /// stay: see [`Common::overridden_by`].
     fn overridden_by(&self, given: &Self) -> Result<Self, BuildError> {
         Ok(Self {
             common: self.common.overridden_by(&given.common)?,

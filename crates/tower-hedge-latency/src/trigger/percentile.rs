@@ -17,7 +17,8 @@ const SAMPLES_BEYOND: u64 = 10;
 /// One billion.
 const WHOLE: u64 = 1_000_000_000;
 
-/// The settings of a trigger that is learned from live latencies. A setting that was not given is `None`.
+/// The settings of a trigger that is learned from live latencies. A field of type `Option` is `None` if its setting was
+/// not given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Percentile {
     pub(crate) quantile: Option<f64>,
@@ -25,9 +26,8 @@ pub(crate) struct Percentile {
     pub(crate) max_delay: Option<Duration>,
     pub(crate) initial_delay: Option<Duration>,
     pub(crate) window: Option<Duration>,
-    /// Whether the builder was given a key. The key itself is stored in the protocol. Only
-    /// [`validate_unset`](Self::validate_unset) reads this flag. It is `false` in a built layer, because a handle's
-    /// `retune` validates the settings of another built layer but never applies its key.
+    /// Whether the builder was given a key. The key itself is stored in the protocol. The builder's `finish` resets
+    /// this flag, because a handle's `retune` checks the settings of a built layer but not its key.
     pub(crate) has_key: bool,
 }
 
@@ -75,7 +75,7 @@ impl Percentile {
     /// Returns the quantile to learn, and the minimum duration and number of samples of a window.
     ///
     /// If the budget's ratio is above 0 but pays for fewer hedges than the default quantile needs, the quantile rises.
-    /// The tokens then go to the slowest calls and not to the first late ones. An explicit quantile stays.
+    /// The tokens then usually go to the slowest calls and not to the first late ones. An explicit quantile stays.
     pub(crate) fn target(&self, budget: &Budget) -> QuantileTarget {
         let wanted = self.share();
         // A budget that refills only with time pays for no particular share of the calls.
@@ -155,7 +155,7 @@ impl DelayBounds {
     }
 }
 
-/// Converts a time to whole microseconds. Saturates after 585,000 years.
+/// Converts a time to whole microseconds. Saturates after about 585,000 years.
 pub(crate) fn micros(time: Duration) -> u64 {
     let whole = time.as_secs().saturating_mul(1_000_000);
     whole.saturating_add(time.subsec_micros().into())

@@ -48,8 +48,8 @@ pub(crate) struct Wait<Req> {
     unprocessed: u32,
     /// The number of retries that layers below sent while this call polled its attempts.
     below: u32,
-    /// Whether the call has used its one free retry: sent immediately and without a token, after proof that the server
-    /// did not process an attempt.
+    /// Whether the call has used its one free retry. This retry follows a [`Verdict::Unprocessed`], and has neither a
+    /// delay nor a token.
     had_free_retry: bool,
     /// The number of the last retry for the user's backoff rule, counted from 1. A free retry does not count. A
     /// [`Hint::Exactly`], such as gRPC's pushback, resets the count.
@@ -151,7 +151,8 @@ where
         outcome: Outcome<S, Req>,
         given_up: bool,
     ) -> Result<(), Outcome<S, Req>> {
-        // If this request is a retry of a layer above, that layer decides on a further retry.
+        // If this request is a retry of a layer above, that layer decides on a further retry. If a layer below has
+        // given up on this request, this layer does not retry it, either.
         let is_nested = given_up || self.protocol.is_retried_above(&self.context);
         if is_nested && verdict.is_retry() && self.settings.can_retry {
             self.record_failure(verdict, &outcome, true);
@@ -282,7 +283,7 @@ where
         })
     }
 
-    /// Adds retries that layers below sent. They count as attempts of this call.
+    /// Adds retries that layers below sent. They count towards this call's maximum number of attempts.
     #[cold]
     pub(crate) fn add_retries_below(&mut self, retries: u32) {
         let wait = self.wait();

@@ -34,7 +34,7 @@ where
     ) -> Outcome<S, Req> {
         self.settings.counters.stop(reason);
         self.stop(reason);
-        // Marks the failure, if the protocol has a place for a mark, so that layers above do not retry it.
+        // Marks the failure, if that is necessary and possible, so that layers above do not retry it.
         if self.marks(reason) {
             self.protocol
                 .give_up(&self.context, &mut outcome, self.budget());
@@ -62,7 +62,7 @@ where
         }
     }
 
-    /// Counts a call that succeeded with a retry, and adds the call's [`RetryInfo`] to the outcome.
+    /// Counts a call that succeeded with a retry. Over HTTP and gRPC, also adds the call's [`RetryInfo`] to a response.
     #[cold]
     #[inline(never)]
     pub(crate) fn recovered(&self, outcome: Outcome<S, Req>) -> Outcome<S, Req> {
@@ -70,7 +70,7 @@ where
         self.with_info(outcome, StopReason::Success)
     }
 
-    /// Adds the call's [`RetryInfo`] to the outcome.
+    /// Over HTTP and gRPC, adds the call's [`RetryInfo`] to a response. Other outcomes stay the same.
     fn with_info(&self, mut outcome: Outcome<S, Req>, stop: StopReason) -> Outcome<S, Req> {
         let slept = self.wait.as_ref().map(|wait| wait.slept);
         let info = RetryInfo {
