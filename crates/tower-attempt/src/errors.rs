@@ -129,7 +129,8 @@ impl Rejected {
     /// whose worker has ended, and of tower-resilience 0.14's rate limiter, circuit breaker, bulkhead and outlier
     /// detection. An error of another type with such a text counts as a rejection, too.
     ///
-    /// Returns `None` for an unboxed error of an unknown type that is not [registered](crate::WrapsError::register).
+    /// Returns `None` for an unboxed error whose type is neither one that the layers [recognise](crate::WrapsError),
+    /// such as `std::io::Error`, nor [registered](crate::WrapsError::register).
     pub fn find<E: 'static>(error: &E) -> Option<Self> {
         chain(error).find_map(Self::of_one)
     }

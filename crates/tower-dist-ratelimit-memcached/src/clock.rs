@@ -1,7 +1,8 @@
 use tower_dist_ratelimit::backend::toolkit::EPOCH;
 
-/// Seconds added to the time for which an item is needed, unless the item's expiry ends a window. The server's clock
-/// ticks once a second, and a command takes time to arrive.
+/// Seconds added to the time for which an item is needed, because the server's clock ticks once a second and a command
+/// takes time to arrive. Not added to a window that the server ends by expiring its item, because that would lengthen
+/// the window.
 pub(super) const SLACK: u64 = 2;
 
 /// Converts a time in nanoseconds since the [`EPOCH`] to seconds since 1970.

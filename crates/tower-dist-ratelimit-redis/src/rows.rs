@@ -1,6 +1,6 @@
 use super::{call::ScriptCall, run::can_follow};
 
-/// Requests to one script that go out in one call.
+/// Requests to one script that one command sends to the server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows(pub(super) Vec<Row>);
 

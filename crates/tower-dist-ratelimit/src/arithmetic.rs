@@ -105,7 +105,7 @@ impl Limit {
     }
 
     /// Returns the arithmetic of an algorithm whose settings are checked already. `longest_log` is the maximum limit of
-    /// a sliding window log. Also, a log adds no entry while `longest_log` entries are in its window.
+    /// a sliding window log. While `longest_log` entries are in its window, new tokens join the last entry.
     pub(crate) fn with_longest_log(
         algorithm: Algorithm,
         quota: Quota,

@@ -64,8 +64,9 @@ pub enum Consistency {
     ///
     /// A lease ends one lease time after the instance *requests* it. The instance measures the time by its own clock,
     /// which can stop while its machine is suspended. Unused tokens expire with the lease. An instance that shuts down
-    /// before its leases end can [return](crate::Limiter::return_leases) the unused leased tokens of a bucket. From
-    /// each key's tokens, it first deducts the number that the bucket gains in a lease time plus the backend timeout.
+    /// before its leases end can [return](crate::Limiter::return_leases) unused leased tokens of a bucket. For each
+    /// key, it keeps as many tokens as the bucket gains within the sum of the lease time and the backend timeout, and
+    /// returns only the rest.
     ///
     /// # Above the limit
     ///

@@ -85,8 +85,8 @@ impl Nested {
                 extensions.get_or_insert_with(|| Exhausted(budget.clone()));
             }
             (None, Some(above)) => above.0.store(true, Ordering::Relaxed),
-            // A mark on the response to a retry would keep the layer that sent the retry from sending another one. The
-            // error of an unmarked request has no place for a mark.
+            // `Exhausted` on the response to a retry would keep the layer above from sending another retry. An error
+            // has no extensions, and without a `RetriedAbove` there is no flag to set.
             (Some(_), Some(_)) | (None, None) => {}
         }
     }

@@ -29,7 +29,7 @@ impl<T> OneOf<T> {
         self.given.as_ref().map(|(setter, _)| *setter)
     }
 
-    /// Checks that at most one setter of the group was called.
+    /// Checks that at most one of the setters that exclude each other was called.
     ///
     /// # Errors
     ///

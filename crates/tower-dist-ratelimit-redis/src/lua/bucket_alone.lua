@@ -23,7 +23,8 @@ for i = 1, max(#KEYS, #ARGV) do
     if text then
       local at, ahead, part = match(text, '^(%d+) (%d+) ?(%d*)$')
       at, ahead = tonumber(at), tonumber(ahead)
-      -- A time after `latest` is invalid. A fraction that was written with another rate counts as at most one microsecond.
+      -- A time after `latest` is invalid. `part` is the part of `at` below a microsecond, in units. If it was written
+      -- with another rate, it can exceed one microsecond, and then counts as one.
       if at and at <= latest then
         jumped = at - now > ahead
         used = max(0, min(min(at - now, ahead) * $RATE + min(tonumber(part) or 0, $RATE), $MOST_USED))

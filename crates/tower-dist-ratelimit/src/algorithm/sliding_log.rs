@@ -4,8 +4,8 @@ use super::{Arithmetic, MAX_COUNT, Now, Take, Words, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
 /// The maximum limit of a sliding window log, in tokens. A log is a list of entries, each usually of one request. In
-/// [`Memory`](crate::backend::Memory) and in a [`Limit`](crate::arithmetic::Limit), a log adds no entry while `MAX_LOG`
-/// entries are inside the key's window.
+/// [`Memory`](crate::backend::Memory) and in a [`Limit`](crate::arithmetic::Limit), new tokens join the last entry
+/// while `MAX_LOG` entries are inside the key's window.
 ///
 /// In `Memory` and `Limit`, a correction that raises a request's cost normally adds an entry. If the window already has
 /// `MAX_LOG` entries, the correction's tokens join the last entry instead. If the correction is later than this entry,
@@ -29,7 +29,7 @@ pub(crate) struct SlidingLog {
     limit: u64,
     /// Length of the window, in nanoseconds.
     window: u64,
-    /// The maximum limit. Also, `push` adds no entry while this many entries are in the window.
+    /// The maximum limit. Also, `push` adds new tokens to the last entry while this many entries are in the window.
     longest: u64,
 }
 

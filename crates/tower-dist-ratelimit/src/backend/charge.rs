@@ -40,8 +40,8 @@ impl PolicyId {
 pub struct Charge<'a> {
     /// The policy to charge.
     pub policy: PolicyId,
-    /// The key to charge: any bytes. A client usually has the same key on every machine. Every backend has to accept
-    /// keys of up to 64 KiB.
+    /// The key to charge: any bytes. All instances of a service usually compute the same key for a client. Every
+    /// backend has to accept keys of up to 64 KiB.
     pub key: &'a [u8],
     /// The number of tokens. A charge of zero cost takes nothing.
     pub cost: u64,

@@ -61,7 +61,8 @@ impl<S> Registry<S> {
     ///
     /// # Errors
     ///
-    /// More than 32 policies, more than 2²⁷ sets, or the error of `prepare`. Then nothing is registered.
+    /// An invalid policy, more than 32 policies, more than 2²⁷ sets, or the error of `prepare`. Then nothing is
+    /// registered.
     pub fn register(
         &self,
         policies: &[Policy],
@@ -69,6 +70,7 @@ impl<S> Registry<S> {
     ) -> Result<Vec<PolicyId>, BuildError> {
         let number = policies.len();
         ensure!(number <= PLACES, "number of policies" is number, "at most {PLACES} with this backend");
+        policies.iter().try_for_each(Policy::check)?;
         let set: Box<[_]> = policies.iter().map(|one| one.backend.clone()).collect();
         let _registering = self
             .registering
@@ -134,6 +136,19 @@ mod tests {
     /// Registers a set whose state is its number of policies.
     fn register(registry: &Registry<usize>, set: &[Policy]) -> Vec<PolicyId> {
         registry.register(set, || Ok(set.len())).unwrap()
+    }
+
+    /// `prepare` may divide by the window.
+    #[test]
+    fn an_invalid_policy_is_named_before_it_is_prepared() {
+        let registry = Registry::<()>::default();
+        let timeless = Policy::new("a", Quota::new(1, Duration::ZERO));
+        let error = registry.register(&[policy(), timeless], || unreachable!());
+        let error = error.unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "policy \"a\": window is 0ns, but must be at least 1ns"
+        );
     }
 
     #[test]

@@ -37,9 +37,9 @@ impl Demand {
     }
 
     /// Estimates the value that the average reaches if the rate stays the same. A new average is usually too low. After
-    /// `a` lease times, it has reached about 1 - e^-a of that value. The estimate is the average divided by a ÷ (1 +
-    /// a/2), which is roughly that share. From a = 2 on, the average itself is the estimate. An `a` below 1/8 counts as
-    /// 1/8. This limits how far the first requests inflate the estimate.
+    /// `a` lease times, it has reached about 1 - e^-a of that value, or roughly a / (1 + a/2). So the estimate is the
+    /// average times 1/a + 1/2. From a = 2 on, the average itself is the estimate. An `a` below 1/8 counts as 1/8. This
+    /// limits how far the first requests inflate the estimate.
     pub(super) fn expected(self, lease: u64) -> u64 {
         let age = self.since.saturating_sub(self.from);
         let seen = self.per_lease();

@@ -19,7 +19,8 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Returns the store keys of a policy, or of a set of policies. For a set, `name` stands for all of its policies.
+    /// Returns the store keys of a policy, or of a set of policies. For a set, pass as `name` a text that identifies
+    /// all of its policies.
     #[must_use]
     pub fn new(prefix: &str, layout: &str, name: &str) -> Self {
         let hash = tag(name.as_bytes());

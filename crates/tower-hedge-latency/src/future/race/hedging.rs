@@ -201,8 +201,9 @@ where
     /// Without `hedge_on_failure` the call continues only if a hedge is in flight: retries belong to a retry layer.
     ///
     /// With `hedge_on_failure` the call also continues if a hedge may be sent now: the next hedge, or a due hedge that
-    /// waits for its service. The failed attempt may have just made that service ready. If the service's next
-    /// `poll_ready` is pending and no hedge is in flight, the call ends.
+    /// waits for its service. The end of the failed attempt may have made that hedge's service ready, for example by
+    /// releasing a concurrency permit. So the hedge's service is polled once more. If it is still pending and no hedge
+    /// is in flight, the call ends.
     pub(in crate::future) fn survives_failure(&self) -> bool {
         self.has_sent() || self.hurry || self.sends_on_failure() && self.is_readying()
     }
