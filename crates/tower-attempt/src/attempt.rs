@@ -60,8 +60,8 @@ impl Attempt {
         Self::new(number, AttemptKind::Hedge)
     }
 
-    /// Returns the number of the attempt, as counted by the layer that sent it. The first attempt has the number 1. A
-    /// hedge that is skipped uses up its number.
+    /// Returns the number of the attempt, as counted by the layer that sent it. The first attempt has the number 1. If
+    /// a hedge layer [skips](crate::SkipReason) a hedge, the numbers of the later hedges stay the same.
     #[must_use]
     pub const fn number(&self) -> u32 {
         self.number

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The protocol of services whose requests are `Clone`. A rule of type `C` classifies the outcomes, and `K` names the
-/// class of a request for a hedge layer.
+/// [class](crate::ClassOf) of a request for a hedge layer.
 ///
 /// The error of an attempt may contain a [rejection](Rejected::find). If the rule would retry this error, the retry
 /// waits at least as long as the rejection or the rule's verdict demands, whichever is longer. If neither demands a

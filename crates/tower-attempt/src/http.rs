@@ -66,6 +66,8 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// | any other `Err` | transient | unsafe |
 /// | a timeout of the attempt | timeout | unsafe |
 ///
+/// Only the response head is classified; an error while the body streams goes to the caller.
+///
 /// # Safe to resend
 ///
 /// These requests are idempotent: GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 §9.2.2), QUERY
@@ -87,13 +89,13 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 ///
 /// `Retry-After`, in seconds or as a date, is the hint of any response that is retried, unless a user's rule names
 /// another wait. If a 429 has no valid `Retry-After`, the IETF's `RateLimit` field is used instead. Malformed fields
-/// are ignored. Only the response head is classified; an error while the body streams goes to the caller.
+/// are ignored.
 ///
 /// # Recognised errors
 ///
 /// | feature | errors |
 /// |---|---|
-/// | `http` | `std::io::Error`, [`Rejected`](crate::Rejected); in a box or as a source also [`Interrupted`](crate::Interrupted) and [other rejections](crate::Rejected::find) |
+/// | `http` | `std::io::Error`, [`Rejected`](crate::Rejected); also [`Interrupted`](crate::Interrupted) and [other rejections](crate::Rejected::find), if they are in a box or are the source of another error |
 /// | `hyper-util-01` | also the errors of hyper-util 0.1's client, hyper 1 and h2 0.4 |
 /// | `reqwest-013`, `tonic-014` | also the errors of reqwest 0.13, or of tonic 0.14 |
 ///
@@ -111,7 +113,8 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// assumption, because it sends further requests. reqwest's client does so by default, and its errors do not say which
 /// request failed. So none of its errors proves that the server did not process the request, unless the layer is built
 /// with `without_redirects`. A 429 of reqwest makes a resend safe only if the response came from the URL of the
-/// request. If another service also sends requests of its own, put the retry layer below that service.
+/// request. Put the retry layer below any other service that sends requests of its own, such as tower-http's
+/// `FollowRedirect`.
 #[derive(Clone, Debug, Default)]
 pub struct Http(Option<Arc<ProtocolSettings<()>>>);
 

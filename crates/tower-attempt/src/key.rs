@@ -1,8 +1,8 @@
 use std::fmt::Display;
 use std::hash::Hash;
 
-/// Finds the table entry of a request's class. A class is a group of requests whose latencies a hedge layer learns
-/// separately. The key of the entry identifies the class.
+/// Finds the entry of a request's class in a [table of a layer](PerKey). A class is a group of requests whose latencies
+/// a hedge layer learns separately. The key of the entry identifies the class.
 pub trait ClassOf<Req> {
     /// Returns the entry of the request's class. `None` means that the request has no key, or that the table has no
     /// room for the key.
@@ -22,7 +22,7 @@ pub trait PerKey {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OneClass;
 
-/// Takes the key of each request's class from a closure.
+/// Takes the key of each request's [class](ClassOf) from a closure.
 #[derive(Clone, Copy, Debug)]
 pub struct ByKey<F>(pub F);
 

@@ -96,10 +96,10 @@ pub enum Event<'a> {
     /// A probe succeeded and closed the circuit breaker.
     CircuitClosed,
     /// The wait of a request. A [`Throttle`](crate::Throttle) emits this event after the wait, when the request is
-    /// admitted or rejected. For a [leaky queue](crate::Policy::leaky_queue), the event comes before the wait, when the
-    /// request passes. A request that waits in both causes two events. In
-    /// [shadow](crate::RateLimitLayerBuilder::shadow) mode, the limit emits the event for a leaky queue, but the
-    /// request does not wait.
+    /// admitted or rejected. For a [leaky queue](crate::Policy::leaky_queue), the event comes when the request is
+    /// admitted, before its wait in the queue. A request that waits in a throttle and in a leaky queue causes two
+    /// events. In [shadow](crate::RateLimitLayerBuilder::shadow) mode, the limit emits the event for a leaky queue, but
+    /// the request does not wait.
     Waited(Duration),
     /// The caller dropped a request before the limit reported its decision.
     Cancelled,

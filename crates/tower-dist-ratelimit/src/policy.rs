@@ -155,8 +155,8 @@ impl Policy {
         self.counted(Algorithm::FixedWindow { staggered: false })
     }
 
-    /// Counts in [fixed windows](Self::fixed_window) that usually start at a different time for each key, so that not
-    /// all clients return in the same instant.
+    /// Counts in [fixed windows](Self::fixed_window) that usually start at a different time for each key, so that
+    /// rejected clients do not all retry in the same instant.
     pub fn fixed_window_staggered(self) -> Self {
         self.counted(Algorithm::FixedWindow { staggered: true })
     }
@@ -468,10 +468,10 @@ impl Policy {
     /// Gives each key its own quota. The closure runs for every request that the policy counts, so the quota can change
     /// at any time.
     ///
-    /// | closure returns | quota |
+    /// | closure returns | quota of the request |
     /// |---|---|
     /// | `None` | the policy's quota |
-    /// | a limit or burst of zero | rejects every request, without a round trip |
+    /// | a limit or burst of zero | zero: the policy rejects the request, without a round trip |
     /// | any other quota with a window of zero or above 100 years | the policy's quota |
     /// | another quota, with a bucket or leaky queue | that quota, or the nearest quota within the backend's bounds |
     /// | another quota, with a window or log algorithm | the returned limit within the backend's bounds, with the policy's window; the limit of a log is at most 10,000, or less in some backends |
@@ -509,9 +509,9 @@ impl Policy {
     ///
     /// The look-up must finish within the layer's [timeout](crate::RateLimitLayerBuilder::backend_timeout). If the
     /// look-up times out, [`FailureMode`](crate::FailureMode) decides. The mode [`Local`](crate::FailureMode::Local)
-    /// then usually decides with this process's share of the quotas. But over a [`Memory`](crate::backend::Memory)
-    /// without a [consistency](crate::RateLimitLayerBuilder::consistency) setting, it decides with the full quotas
-    /// given to [`Policy::new`](Self::new), for all policies of the request.
+    /// then usually decides with this process's share of the quotas. Over a [`Memory`](crate::backend::Memory) without
+    /// a [consistency](crate::RateLimitLayerBuilder::consistency) setting, `Local` instead decides all policies of the
+    /// request with their full quotas from [`Policy::new`](Self::new).
     ///
     /// After the look-up, the backend has the whole timeout again, so a slow look-up never opens the backend's circuit.
     /// During the look-up the request occupies the ready inner service, so keep the quotas in a cache.

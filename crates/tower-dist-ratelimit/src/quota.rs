@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use crate::{BuildError, build_error::ensure};
 
-/// Maximum window: 100 years of 365.25 days. In this crate's arithmetic, also the maximum time since the epoch of the
-/// backend. Every later time counts as this maximum.
+/// Maximum window: 100 years of 365.25 days. In this crate's [arithmetic](crate::arithmetic#time), also the maximum
+/// time since the epoch, which the backend chooses. Every later time counts as this maximum.
 pub const HORIZON: Duration = Duration::from_secs(3_155_760_000);
 
 /// The size of a limit: `limit` tokens in every `window`, with a `burst`.

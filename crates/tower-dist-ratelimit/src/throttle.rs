@@ -25,11 +25,11 @@ use crate::{CallLimit, CallLimitLayer, Waits};
 ///   and for some seconds after it.
 /// - A call that is dropped before it calls the inner service gives its place to the requests behind it, and usually
 ///   returns its tokens. A place in a [leaky queue](crate::Policy::leaky_queue) stays taken, because later requests
-///   already have their times. The layer limits the waits in such a queue to `max_wait`, too.
+///   already have their times. The layer limits the waits in a leaky queue to `max_wait`, too.
 ///
 /// Build the layer with [`CallLimitLayer::builder`](crate::CallLimitLayer::builder) and
-/// [`waiting`](crate::CallLimitLayerBuilder::waiting). Services and clones of one layer share its queues: one for each
-/// combination of keys. `max_waiters` counts the requests in all of them.
+/// [`waiting`](crate::CallLimitLayerBuilder::waiting). Services and clones of one layer share its queues of waiting
+/// requests: one queue for each combination of keys. `max_waiters` counts the requests in all of these queues.
 ///
 /// The layer can also wrap gRPC and HTTP clients. For a `tonic` channel, the type of the layer is
 /// `ThrottleLayer<http::Request<tonic::body::Body>>`. A rejected gRPC call fails with the status `UNKNOWN`,

@@ -34,8 +34,9 @@ counts! {
     /// Calls that have ended, including calls that their callers dropped.
     pub calls: u64,
     /// Calls whose request must not be hedged, such as a request that is itself a hedge. For these calls, the layer
-    /// neither deposits into a budget with a ratio nor trains the trigger. Not counted: all calls in
-    /// [`Mode::Off`](crate::Mode::Off), and calls whose [`HedgeOverride`](crate::HedgeOverride) allows no hedge.
+    /// neither deposits into a [budget](crate::HedgeLayerBuilder::budget) with a ratio nor trains the trigger. This
+    /// number excludes all calls in [`Mode::Off`](crate::Mode::Off), and calls whose
+    /// [`HedgeOverride`](crate::HedgeOverride) allows no hedge.
     pub ineligible: u64,
     /// Calls that were still in flight when the trigger made their first hedge due. With a learned percentile `q`,
     /// their share of the eligible calls is usually close to 1 − q.

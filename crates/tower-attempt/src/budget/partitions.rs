@@ -28,24 +28,25 @@ const PER_SHARD: usize = 8;
 /// Keys without a partition share one more budget. So at any time, all keys together have at most `capacity + 1`
 /// budgets.
 ///
-/// If the table of partitions is full, the look-up of a key without a partition searches one part of the table. A
-/// partition is in use while a clone of its budget exists or a permit holds one of its tokens. The look-up evicts
-/// partitions there that are not in use and that meet one of these conditions:
+/// A partition is in use while a clone of its budget exists or a permit holds one of its tokens.
+///
+/// If the table of partitions is full, the look-up of a key without a partition searches one part of the table. In this
+/// part, it evicts the partitions that are not in use and that meet one of these conditions:
 ///
 /// - The partition is full, or in its initial state. If [`Budget::initial`] is below the burst, the destination loses
 ///   the tokens that it had saved. Its next partition starts with the initial tokens.
 /// - No call was seen to change the partition's tokens for 90 s. The destination's next partition starts with the
 ///   initial tokens. So these evictions add at most `capacity` times the initial tokens per 90 s, over all keys. This
 ///   condition is for destinations that have gone away. With `per_second(0)`, and in a
-///   [throttle](Budget::grpc_throttle), a partition refills only through calls. So the partition of such a destination
-///   may never become full.
+///   [throttle](Budget::grpc_throttle), a partition refills only through calls. So after its destination has gone away,
+///   it may never become full.
 ///
 /// If the look-up evicts a partition, the key gets a partition of its own. Otherwise the look-up returns the shared
 /// budget.
 ///
 /// The table stores the 64-bit SipHash of a key with a random seed, and not the key. So hostile keys take at most the
-/// memory of the capacity, and an attacker cannot make keys collide. Two keys with the same hash share a partition;
-/// among 256 keys that happens in less than one of 10¹⁴ processes.
+/// memory of `capacity` partitions, and an attacker cannot make keys collide. Two keys with the same hash share a
+/// partition; among 256 keys that happens in less than one of 10¹⁴ processes.
 ///
 /// With [`Budget::unlimited`] as the template, every key has an unlimited budget, and there are no partitions.
 ///
@@ -119,7 +120,8 @@ impl Budgets {
         Self::with(template, DEFAULT_CAPACITY)
     }
 
-    /// Maximum number of partitions, from 1 to 1,048,576. The budget that the remaining keys share is not counted.
+    /// Maximum number of [partitions](Self#how-it-counts), from 1 to 1,048,576. The budget that keys without a
+    /// partition share is not counted.
     ///
     /// Set the capacity to at least the number of destinations. If there are more destinations, they may evict each
     /// other's partitions or share one budget. Each eviction costs a lock and a few allocations.
@@ -147,16 +149,18 @@ impl Budgets {
         self.0.template.validate()
     }
 
-    /// Returns the template, whose settings each partition has.
+    /// Returns the template: the budget that was given to [`new`](Self::new). Each [partition](Self#how-it-counts) has
+    /// its settings.
     #[must_use]
     pub fn template(&self) -> &Budget {
         &self.0.template
     }
 
-    /// Returns the budget of `key`: its partition, or the budget that keys without a partition share.
+    /// Returns the budget of `key`: its [partition](Self#how-it-counts), or the budget that keys without a partition
+    /// share.
     ///
-    /// Call this for each request, and drop the returned budget when the call ends. A partition cannot be evicted while
-    /// a clone of its budget exists.
+    /// Call this for each request, and drop the returned budget when the call ends. If the returned budget is that of a
+    /// partition, the partition cannot be evicted while this budget or a clone of it exists.
     #[must_use]
     pub fn get(&self, key: &(impl Hash + ?Sized)) -> Budget {
         if self.0.template.0.is_none() {

@@ -19,7 +19,8 @@ pub enum Verdict {
     ///
     /// Over HTTP and gRPC, a layer replaces two verdicts by this one if a resend is not safe. One is a
     /// [`Retry`](Self::Retry), unless its hint is [`Hint::Never`]. The other is an [`Unprocessed`](Self::Unprocessed)
-    /// that a user's rule returned although the standard rules found no proof.
+    /// that a user's rule returned, although the [standard rules](crate::Http) found no proof that the server did not
+    /// process the request.
     Unsafe,
     /// A failure with proof that the server did not process the request, so that any request is safe to resend.
     ///
@@ -145,8 +146,8 @@ impl Verdict {
         }
     }
 
-    /// Whether the outcome is a retryable failure, even if a resend is unsafe or forbidden: see
-    /// [`Budget::record_failure`](crate::Budget::record_failure).
+    /// Whether the outcome is a retryable failure, even if a resend is unsafe or forbidden. A layer usually
+    /// [records](crate::Budget::record_failure) such a failure on its budget.
     #[must_use]
     pub const fn is_failure(&self) -> bool {
         self.is_retry() || matches!(self, Self::Unsafe)

@@ -74,7 +74,8 @@ impl<'a, C> OutcomeView<'a, C> {
         self.outcome.err()
     }
 
-    /// Returns the verdict of the standard rules, which describes the outcome and not whether a resend is safe.
+    /// Returns the verdict of the standard rules of [`Http`](crate::Http) or [`Grpc`](crate::Grpc). It describes the
+    /// outcome, and not whether a resend is safe.
     ///
     /// After the layer's attempt timeout, a `classify` rule gets [`Verdict::timeout`]. A `backoff_by` rule gets the
     /// standard verdict on the response or error that the timeout created.

@@ -19,10 +19,11 @@ type BackoffRule<C> = Arc<dyn Fn(u32, OutcomeView<'_, C>) -> Option<Duration> + 
 /// The user's settings of [`Http`](crate::Http) or [`Grpc`](crate::Grpc).
 #[derive(Clone, Default)]
 pub struct ProtocolSettings<C> {
-    /// The limit on the record of a streaming body, in bytes; `None` means 64 KiB. See `replay_limit` of a layer's
-    /// builder.
+    /// The maximum number of bytes to record of a request's streaming body, so that the request can be resent. `None`
+    /// means 64 KiB. See `replay_limit` of a layer's builder.
     pub replay_limit: Option<usize>,
-    /// The rule that can replace the verdict of the standard rules. It receives that verdict.
+    /// The rule that can replace the verdict of the standard rules of [`Http`](crate::Http) or [`Grpc`](crate::Grpc).
+    /// The rule receives that verdict.
     pub classify: Option<ClassifyRule<C>>,
     /// The rule that chooses the delay before a retry. Its first argument counts retries from 1; see
     /// `RetryLayerBuilder::backoff_by`.
@@ -38,7 +39,8 @@ pub struct ProtocolSettings<C> {
     pub key: Option<KeyFn>,
     /// The budgets of extra attempts, and the rule that names the key of a request's budget.
     pub budgets: Option<(Budgets, KeyFn)>,
-    /// HTTP statuses to retry for idempotent requests, in addition to the default ones.
+    /// HTTP statuses to retry for idempotent requests, in addition to the statuses that [`Http`](crate::Http) retries
+    /// by default.
     pub retry_statuses: Vec<StatusCode>,
     /// Whether a 429 is retried only if the request is idempotent.
     pub retry_429_for_idempotent_only: bool,

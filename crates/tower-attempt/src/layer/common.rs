@@ -10,14 +10,14 @@ pub struct Common {
     pub name: Arc<str>,
     /// Whether extra attempts are sent.
     pub mode: Option<Mode>,
-    /// The budget of extra attempts, or the budgets by key.
+    /// The budget of extra attempts, or the [`Budgets`] by key.
     pub pool: OneOf<Pool>,
 }
 
-/// The budget that a layer draws on, or its budgets by key.
+/// The budget that a layer draws on, or its [`Budgets`] by key.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    /// The budget, or the template of the budgets by key.
+    /// The layer's only budget, or the [template](Budgets::template) of its budgets by key.
     pub budget: Budget,
     /// The budgets of `budget_by` or `shared_budget_by`. The layer's [`Protocol`](crate::Protocol) picks one for each
     /// request, by the key that the setter's closure names.
@@ -84,7 +84,8 @@ impl Common {
         self.mode.unwrap_or_default()
     }
 
-    /// Returns the budget that a setter gave: with budgets by key, their template. `None` if no setter gave a budget.
+    /// Returns the budget that a setter gave. If a setter gave budgets by key, returns their
+    /// [template](Budgets::template). Returns `None` if no setter gave a budget.
     #[must_use]
     pub fn budget(&self) -> Option<&Budget> {
         self.pool.get().map(|pool| &pool.budget)

@@ -13,7 +13,7 @@ use crate::{Reason, Rejection, backend::CircuitOpen};
 /// | metric | type | labels | meaning |
 /// |---|---|---|---|
 /// | `ratelimit_requests_total` | counter | `name`, `outcome` | requests, by outcome |
-/// | `ratelimit_rejections_total` | counter | `name`, `reason`, `policy` | rejections, real or shadowed: one per rejecting policy |
+/// | `ratelimit_rejections_total` | counter | `name`, `reason`, `policy` | rejections, real or shadowed: one per rejecting policy; one in total if no policy's quota caused the rejection |
 /// | `ratelimit_backend_failures_total` | counter | `name`, `kind` | failures after which the [failure mode](crate::FailureMode) decided a request |
 /// | `ratelimit_backend_changes_total` | counter | `name`, `circuit` | times that the circuit breaker opened or closed |
 /// | `ratelimit_wait_seconds` | histogram | `name` | wait of a request in a `Throttle` or a leaky queue, in seconds |

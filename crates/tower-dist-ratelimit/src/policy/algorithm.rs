@@ -7,7 +7,7 @@ use crate::{
     quota::HORIZON,
 };
 
-/// The algorithm of a [`Policy`](crate::Policy). Each variant except the default has a setter of the policy.
+/// The algorithm of a [`Policy`](crate::Policy). `Policy` has a setter for each variant except the default.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Algorithm, Policy, Quota};

@@ -6,7 +6,7 @@ use super::{Reason, Rejection, RejectionResponse, problem::write};
 /// The default rejection: a problem document (RFC 9457), for all bodies that are `From<Bytes>`, such as axum's and
 /// `http_body_util::Full`.
 ///
-/// A rejection by quota has the type that `draft-ietf-httpapi-ratelimit-headers-11` registers. It names the
+/// A rejection by quota has the type that `draft-ietf-httpapi-ratelimit-headers-11` registers. The document names the
 /// policies that rejected the request, except [hidden](crate::Policy::hidden) ones:
 ///
 /// ```json
@@ -15,7 +15,8 @@ use super::{Reason, Rejection, RejectionResponse, problem::write};
 /// ```
 ///
 /// A rejection by [this instance's share](crate::FailureMode::Local) of a quota has status 503 and the type
-/// `https://iana.org/assignments/http-problem-types#temporary-reduced-capacity`. It names the policies in the same way.
+/// `https://iana.org/assignments/http-problem-types#temporary-reduced-capacity`. The document names the policies in the
+/// same way.
 ///
 /// All other rejections have the type `about:blank`, which adds nothing to the status. Status 500 means that the
 /// request lacks a key because the server is misconfigured. If the key has a [hint](Rejection::hint), the `detail` of

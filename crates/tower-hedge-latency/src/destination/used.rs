@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// list, and adds its choice. With [`spread`](crate::HedgeLayerBuilder::spread) or
 /// [`alternates_fn`](crate::HedgeLayerBuilder::alternates_fn), the layer adds a list to each request that it may hedge,
 /// unless the request has one. It adds no list if the [mode](crate::Mode) or a [`HedgeOverride`](crate::HedgeOverride)
-/// allows no hedges. It also adds no list if a percentile has neither a learned nor an initial delay, or if the first
-/// hedge is not due before the call's deadline.
+/// allows no hedges. It also adds no list if the trigger [`percentile`](crate::HedgeLayerBuilder::percentile) has
+/// neither a learned nor an initial delay, or if the first hedge is not due before the call's deadline.
 ///
 /// # Cost
 ///
