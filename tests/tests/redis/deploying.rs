@@ -91,9 +91,9 @@ fn every_algorithm() -> Vec<Policy> {
         policy().fixed_window_staggered(),
         policy().fixed_window_from_first_request(),
         policy().sliding_window(),
-        policy().sliding_window_buckets(1),
+        policy().sliding_window_buckets(2),
         policy().sliding_window_buckets(4),
-        policy().sliding_window_strict(1),
+        policy().sliding_window_strict(2),
         policy().sliding_window_strict(4),
         policy().sliding_window_log(),
     ]
