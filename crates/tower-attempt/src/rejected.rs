@@ -62,7 +62,7 @@ impl Rejected {
         Self { retry_after }
     }
 
-    /// Returns the time until the layer may accept the request; `None` if the rejection names none.
+    /// Returns the time until the layer may accept the request; `None` if the rejection names no time.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         self.retry_after

@@ -49,7 +49,7 @@ use crate::{
 /// | several policies of one layer or limiter (a *set*) | one value per key | as in the row above | this machine's |
 ///
 /// The server's clock ticks once a second. So a window that the server's clock ends is up to a second longer than
-/// configured, and its waits are whole seconds, rounded up.
+/// configured. Decisions of such a window report waits in whole seconds, rounded up.
 ///
 /// # Counters
 ///
@@ -65,9 +65,9 @@ use crate::{
 /// rejections occur only with requests of different costs or limits, maximum grants above the cost, or refunds.
 ///
 /// A window that the server ends may end before the added tokens are taken back, and the key may then hold a later
-/// window. No tokens may be taken from that later window. So an attempt to take the tokens back succeeds only if the
-/// count has not changed since it was last read. The tokens may stay charged until the window ends, for example in
-/// these cases:
+/// window. The backend must not take tokens from that later window. So an attempt to take the tokens back succeeds only
+/// if the count has not changed since it was last read. The tokens may stay charged until the window ends, for example
+/// in these cases:
 ///
 /// - The count changes during each of 16 attempts.
 /// - An attempt fails because the count has changed, and at least the window's length minus 2 s has passed since the
@@ -83,10 +83,12 @@ use crate::{
 /// retried for at most the [answer timeout](crate::MemcachedBuilder::answer_timeout). If hundreds of processes charge
 /// one key concurrently, use a fixed window.
 ///
-/// A refund or an extra charge is retried if a queue of this process is full or its swaps lose races. The retries
+/// A refund or an extra charge is retried if its swaps lose races, or if a queue of this process is full. The retries
 /// usually last about 5 s. They can end earlier if the connection is lost. A refund or an extra charge that still fails
-/// [counts](Self::lost_corrections) as lost. A policy that is in two different sets, or in a set and alone, has a
-/// separate count in each.
+/// [counts](Self::lost_corrections) as lost.
+///
+/// If different [sets](Self#algorithms) contain a policy, the policy has a separate count in each of them. If the
+/// policy is also used alone, it has another count for that use.
 ///
 /// # Clocks
 ///
@@ -193,8 +195,9 @@ enum Storage {
 impl Memcached {
     /// Returns the number of corrections that were lost since the backend was created.
     ///
-    /// A correction is a charge or refund that the caller makes after a decision. It is also a refund that the backend
-    /// makes if the charge to one key took tokens, and the charge to another key was rejected or failed.
+    /// A correction is a refund or an extra charge that the caller makes after a decision. The backend makes
+    /// corrections, too. If the charge to one key took tokens, and the charge to another key was rejected or failed,
+    /// the backend refunds these tokens.
     ///
     /// If the connection ends before the answer to a correction arrives, the correction is lost. The same holds if the
     /// answer times out or is an error. A correction is usually retried for about 5 s if, for example, a queue is full
@@ -220,7 +223,8 @@ impl Memcached {
         self.corrections.lost() + self.values.lost_corrections()
     }
 
-    /// Waits at most `limit` until all corrections and all requests with several keys that are in progress have ended.
+    /// Waits at most `limit` until everything in progress has ended: all [corrections](Self::lost_corrections), and all
+    /// requests with several keys.
     ///
     /// A refund continues after its request has ended, but not after the runtime has shut down. So call this at
     /// shutdown, after the last request.

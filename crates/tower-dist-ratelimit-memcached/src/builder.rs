@@ -13,8 +13,9 @@ impl Memcached {
     /// Connects to one or several servers in the background, and returns immediately.
     ///
     /// Use this in a service, so that the service also starts during an outage of the servers. Until the first
-    /// connection to a server, every decision on its keys fails immediately, and
-    /// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. See [`MemcachedBuilder::connect_lazy`].
+    /// connection to a server, every decision on its keys fails immediately. The
+    /// [`FailureMode`](tower_dist_ratelimit::FailureMode) then decides what happens to the request. See
+    /// [`MemcachedBuilder::connect_lazy`].
     ///
     /// # Default
     ///
@@ -91,8 +92,9 @@ impl MemcachedBuilder {
     ///
     /// Services with the same prefix on one server share the counts of policies with the same name and algorithm.
     /// Windows and logs share a count only if they have the same length, and sliding windows only if they also have the
-    /// same number of buckets. Otherwise the policies count separately. Several policies of one layer or limiter (a
-    /// [set](crate::Memcached#algorithms)) share their counts only if all policies of the set match, in the same order.
+    /// same number of buckets. Otherwise the policies count separately. Several policies of one layer or limiter form a
+    /// [set](crate::Memcached#algorithms). Two sets share their counts only if their policies, in the same order, match
+    /// by these rules.
     ///
     /// # Default
     ///

@@ -19,12 +19,12 @@ impl<T> OneOf<T> {
         self.given = Some((setter, value));
     }
 
-    /// The value, if a setter was called.
+    /// The value that the last call of a setter gave. `None` if no setter was called.
     pub fn get(&self) -> Option<&T> {
         self.given.as_ref().map(|(_, value)| value)
     }
 
-    /// The setter that was called last.
+    /// The name of the setter that was called last. `None` if no setter was called.
     pub fn setter(&self) -> Option<&'static str> {
         self.given.as_ref().map(|(setter, _)| *setter)
     }

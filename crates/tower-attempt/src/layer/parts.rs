@@ -7,9 +7,9 @@ pub struct Parts<P, O, X, S> {
     pub protocol: P,
     /// The receiver of events.
     pub observer: O,
-    /// Options whose types are type parameters of the layer.
+    /// The options whose types are type parameters of the layer, such as the `NoTimeLimit` of a retry layer.
     pub options: X,
-    /// The other settings.
+    /// The settings whose types are not type parameters of the layer, such as the budget.
     pub settings: S,
 }
 

@@ -82,7 +82,7 @@ macro_rules! __layer {
         }
 
         impl $handle {
-            /// Returns the counts since the layer was built.
+            /// Returns what the layer has counted since it was built, such as the number of extra attempts.
             #[must_use]
             pub fn counts(&self) -> $counts {
                 self.0.load().counters.read()

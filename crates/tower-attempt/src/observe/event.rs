@@ -71,8 +71,8 @@ pub enum AttemptOutcome<'a> {
         grpc_status: Option<u16>,
     },
     /// The service returned an error. The field is this error. If the error's type is
-    /// [registered](crate::WrapsError::register), the field is the wrapped error. `None` means that the layer does not
-    /// recognise the type of the error that the field would hold: see [`WrapsError`](crate::WrapsError).
+    /// [registered](crate::WrapsError::register), the field is the wrapped error instead. `None` replaces an error
+    /// whose type the layer does not recognise: see [`WrapsError`](crate::WrapsError).
     Error(Option<&'a (dyn Error + 'static)>),
     /// An attempt timeout or the call's deadline ended the attempt.
     TimedOut(Elapsed),

@@ -22,8 +22,9 @@ const TARGET: &str = "tower_attempt";
 /// | `call ended` | DEBUG | `reason`, `attempts`, `winner`, `elapsed_ms` |
 /// | `gave up` | WARN | `reason`, `attempts`, `elapsed_ms`; instead of `call ended` in a retry layer, unless `reason` is `success`, `fatal`, `nested`, `shadow`, `off` or `cancelled` |
 ///
-/// Each line also has `layer` (`retry` or `hedge`), and `call`, the same number on all lines of a call in one layer. It
-/// has `name` if the layer has one. Over HTTP and gRPC, it has `server.address` if the request's URI has a host.
+/// Each line also has the fields `layer` (`retry` or `hedge`) and `call`. The number `call` is the same on all lines of
+/// a call in one layer. If the layer has a name, the line has `name`. Over HTTP and gRPC, the line has `server.address`
+/// if the request's URI has a host.
 ///
 /// ```
 /// use tower_attempt::TracingObserver;

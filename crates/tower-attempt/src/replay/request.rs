@@ -22,10 +22,11 @@ use crate::{Attempt, HttpRequest};
 /// [`Interrupted`](crate::Interrupted). If the body fails, one attempt, usually the oldest in flight, receives the
 /// error, and the other attempts are interrupted.
 ///
-/// A body that hides its content and knows its exact size is usually polled once before it is sent, to find out whether
-/// it is in memory. A [`ReplayBody`](crate::ReplayBody) is not polled. No body is polled if the request has `Expect`,
-/// because the first poll must wait for the server's `100 Continue`. Apart from this poll, nothing is read ahead. A
-/// request with `Upgrade` is sent once, because its connection is about to change its protocol.
+/// The type of a body, such as `BoxBody`, can hide whether the content is in memory. If such a body knows its exact
+/// size, it is usually polled once before it is sent, to find this out. A [`ReplayBody`](crate::ReplayBody) is not
+/// polled. No body is polled if the request has an `Expect` header, because the first poll must wait for the server's
+/// `100 Continue`. Apart from this poll, nothing is read ahead. A request with an `Upgrade` header is sent once,
+/// because its connection is about to change its protocol.
 ///
 /// Extra attempts carry their [`Attempt`] in the request's extensions. `reqwest::Request` keeps its extensions private,
 /// so its attempts carry none.
