@@ -35,8 +35,8 @@ impl HedgeHandle {
     /// Returns the quantile of the trigger [`percentile`](crate::HedgeLayerBuilder::percentile), or `None` if the layer
     /// has another trigger.
     ///
-    /// The default quantile of 0.95 rises if the budget has a ratio above 0 and below 0.05. A quantile that was set
-    /// stays.
+    /// If the budget has a ratio above 0 and below 0.05, the default quantile of 0.95 rises to 1 − ratio. A quantile
+    /// that you set does not change.
     ///
     /// ```
     /// use tower_hedge_latency::{Budget, HedgeLayer};
@@ -64,10 +64,10 @@ impl HedgeHandle {
         settings.due(0, learned)
     }
 
-    /// Returns the name and the delay of each [`key`](crate::HedgeLayerBuilder::key) with a class of its own, at most
-    /// 256, sorted by name. Until the percentile of a key is learned, its delay is the
-    /// [`initial_delay`](crate::HedgeLayerBuilder::initial_delay) within `min_delay` and `max_delay`, or `None` if no
-    /// initial delay is set. The list is empty if the trigger is not a percentile.
+    /// Returns the name and the delay of each [`key`](crate::HedgeLayerBuilder::key) for which the layer learns a
+    /// separate percentile, sorted by name. These are at most 256 keys. Until the percentile of a key is learned, its
+    /// delay is the [`initial_delay`](crate::HedgeLayerBuilder::initial_delay) within `min_delay` and `max_delay`, or
+    /// `None` if no initial delay is set. The list is empty if the trigger is not a percentile.
     ///
     /// # Cost
     ///
@@ -85,8 +85,8 @@ impl HedgeHandle {
     ///
     /// # Errors
     ///
-    /// Returns an error if `quantile` is not above 0 and below 1, or if a given budget has a ratio below 1 − `quantile`
-    /// and no tokens per second.
+    /// Returns an error unless `quantile` is above 0 and below 1. Returns an error if a given budget has a ratio below
+    /// 1 − `quantile` and no tokens per second.
     pub fn set_percentile(&self, quantile: f64) -> Result<(), BuildError> {
         self.change(|given| {
             given.percentile.quantile = Some(quantile);

@@ -49,8 +49,8 @@ impl Backoff {
     /// Exponential backoff: the delay before retry n, counted from 0, is `base · factorⁿ`, and at most `cap`. By
     /// default, the actual delay is random, between zero and that delay: see [jitter](Self::jitter).
     ///
-    /// `base` must be at most `cap`. The factor is 2 unless [set](Self::factor). After a throttled request,
-    /// [`throttled_base`](Self::throttled_base) can replace `base`.
+    /// `base` must be at most `cap`. The factor is 2 unless [set](Self::factor). After a
+    /// [throttled](crate::RetryReason::Throttled) request, [`throttled_base`](Self::throttled_base) can replace `base`.
     #[must_use]
     pub fn exponential(base: Duration, cap: Duration) -> Self {
         let factor = Some(2.0);
@@ -102,8 +102,8 @@ impl Backoff {
         self
     }
 
-    /// The base of an exponential backoff after a throttled request. A value below the usual base has no effect. Other
-    /// backoffs ignore it.
+    /// The base of an exponential backoff after a [throttled](crate::RetryReason::Throttled) request. A value below the
+    /// usual base has no effect. Other backoffs ignore this setting.
     ///
     /// # Default
     ///
@@ -127,9 +127,9 @@ impl Backoff {
 
     /// The seed of the jitter. With a seed, every [schedule](Self::schedule) of this backoff has the same delays.
     ///
-    /// In a retry layer, calls do not share a schedule: the seed determines a series of different schedules. A call
-    /// usually takes the next schedule of the series when it prepares its first retry. When a gRPC pushback sets the
-    /// delay, the call takes a further schedule of the series.
+    /// A retry layer does not use that one schedule for all calls. It derives a series of different schedules from the
+    /// seed. A call usually takes the next schedule of the series when it prepares its first retry. When a gRPC
+    /// pushback sets the delay, the call takes a further schedule of the series.
     ///
     /// # Default
     ///

@@ -316,8 +316,9 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
     /// example, a [`retry_if`](RetryLayerBuilder::retry_if) closure receives the outcome that the timeout creates.
     /// Without a rule, a timeout of an attempt is retryable.
     ///
-    /// The `attempt_timeout` of a [`RetryOverride`](crate::RetryOverride) replaces this limit. Choose the duration of
-    /// the slowest successful responses, such as the 99.9th percentile.
+    /// The `attempt_timeout` of a [`RetryOverride`](crate::RetryOverride) replaces this limit.
+    ///
+    /// As the limit, choose the duration of the slowest successful responses, such as the 99.9th percentile.
     ///
     /// If an attempt times out and no retry is scheduled, the caller receives the outcome of the
     /// [`on_timeout`](RetryLayerBuilder::on_timeout) closure. Without a closure, the outcome is DEADLINE_EXCEEDED over

@@ -44,7 +44,7 @@ pub trait TimeLimit<P, Res, E>: Limited {
     fn answer(&self, elapsed: Elapsed) -> Result<Res, E>;
 }
 
-/// The timer of one call's hard time limits.
+/// The timer of one call's hard time limits, which end an attempt in flight.
 pub trait Timer: Sized {
     /// Starts the timer at a call's first attempt.
     ///

@@ -11,19 +11,8 @@ use crate::{HedgeLayer, NoObserver};
 
 /// Configures a [`HedgeLayer`].
 ///
-/// One of [`percentile`](Self::percentile), [`fixed`](Self::fixed), [`delays`](Self::delays) and
-/// [`fan_out`](Self::fan_out) sets the time of hedges.
-///
-/// # Default
-///
-/// | setting | default | source |
-/// |---|---|---|
-/// | trigger | the 95th percentile (q = 0.95), or a higher one if the budget's ratio is above 0 and below 0.05 | *The Tail at Scale* |
-/// | `max_hedges` | 1 with `percentile` and `fixed`; `delays` and `fan_out` set the number themselves | |
-/// | `min_delay`, `max_delay`, `initial_delay` | 1 ms, none, none | resolution of tokio's timers |
-/// | `window` | 10 s, or longer until it has `max(100, 10 ÷ (1 − q))` samples | |
-/// | `budget` | `percentile`: starts with 10 tokens and holds at most 100; each successful call that may be hedged adds 1 − q. Other triggers: unlimited, because you choose the times of hedges | *The Tail at Scale* |
-/// | `key` | one class for all requests | |
+/// The trigger sets the times of hedges: [`percentile`](Self::percentile), [`fixed`](Self::fixed),
+/// [`delays`](Self::delays) or [`fan_out`](Self::fan_out).
 ///
 /// Choose the protocol first, with `http` or `grpc`. Call all other setters in any order.
 ///
@@ -43,6 +32,17 @@ use crate::{HedgeLayer, NoObserver};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Default
+///
+/// | setting | default | source |
+/// |---|---|---|
+/// | trigger | the 95th percentile (q = 0.95), or a higher one if the budget's ratio is above 0 and below 0.05 | *The Tail at Scale* |
+/// | `max_hedges` | 1 with `percentile` and `fixed`; `delays` and `fan_out` set the number themselves | |
+/// | `min_delay`, `max_delay`, `initial_delay` | 1 ms, none, none | resolution of tokio's timers |
+/// | `window` | 10 s, or longer until it has `max(100, 10 ÷ (1 − q))` samples | |
+/// | `budget` | `percentile`: starts with 10 tokens and holds at most 100; each successful call that may be hedged adds 1 − q. Other triggers: unlimited, because you choose the times of hedges | *The Tail at Scale* |
+/// | `key` | one class for all requests | |
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct HedgeLayerBuilder<P = Generic, O = NoObserver, A = Anywhere, L = Cancel>(
@@ -120,8 +120,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// still limits the hedges that are sent.
     ///
     /// If a layer above has a timeout, set the bound below that timeout by at least the time of a usual response.
-    /// Without a bound, if more than 5 % of the calls reach the timeout and the percentile is 0.95, the learned delay
-    /// settles near the timeout. Hedges then have too little time to win, and may be [held
+    /// Suppose that the quantile is 0.95 and that more than 5 % of the calls reach the timeout. Without a bound, the
+    /// learned delay then settles near the timeout. Hedges then have too little time to win, and may be [held
     /// back](crate::SkipReason::HeldBack). [`cancelled_late`](crate::HedgeCounts::cancelled_late) counts the calls that
     /// were dropped after their first hedge was due, for example by that timeout.
     ///

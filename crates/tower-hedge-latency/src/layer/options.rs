@@ -96,8 +96,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self.destination(Chosen(choose))
     }
 
-    /// Puts a shared list of [`UsedEndpoints`] into the request extensions of all attempts of a call that may be
-    /// hedged. So a balancer below can send each attempt to a different endpoint.
+    /// Puts a shared list of [`UsedEndpoints`] into the request extensions of all of a call's attempts, if the call may
+    /// be hedged. So a balancer below can send each attempt to a different endpoint.
     ///
     /// Without this setting, a hedge may go to the same slow replica as the first attempt, and with few replicas it
     /// often does.
@@ -273,9 +273,10 @@ impl<O, A, L> HedgeLayerBuilder<Http, O, A, L> {
     /// Also hedges the requests of unsafe methods for which a closure returns `true`, unless a
     /// [`hedge_if`](Self::hedge_if) closure excludes them. CONNECT and requests with `Upgrade` are never hedged.
     ///
-    /// Two attempts of such a request may run concurrently, in any order, and either may win. A DELETE
-    /// may show its caller the 404 of the second attempt, and a PUT with a precondition the 412 of the
-    /// second attempt. A cancelled PUT may take effect after the caller's next PUT.
+    /// Two attempts of such a request may run concurrently, in any order, and either may win. The caller of a DELETE
+    /// may receive a 404, because the other attempt has already deleted the resource. The caller of a PUT with a
+    /// precondition may receive a 412, because the other attempt has already taken effect. A cancelled PUT may take
+    /// effect after the caller's next PUT.
     ///
     /// # Default
     ///
