@@ -118,7 +118,8 @@ impl RateLimitHandle {
     }
 
     /// Returns a handle of the policy `name` alone. If [`decisions`](Self::decisions) returns several policies of this
-    /// name, selects the one of the layer nearest to the service. `None` if it returns no policy of this name.
+    /// name, selects the policy of the layer nearest to the service. Returns `None` if `decisions` returns no policy of
+    /// this name.
     #[must_use]
     pub fn policy(&self, name: &str) -> Option<Self> {
         let mut charges = self.charges.iter();
@@ -137,14 +138,15 @@ impl RateLimitHandle {
     }
 
     /// Refunds `tokens`, at most the charged tokens. Has no effect after [`settle`](Self::settle). Under a window or
-    /// log algorithm, usually also has no effect once the charge no longer counts.
+    /// log algorithm, a refund usually has no effect once the charge no longer counts, for example after a fixed window
+    /// has ended.
     pub fn refund(&self, tokens: u64) {
         self.correct(|charged| charged.saturating_sub(tokens), false);
     }
 
     /// Sets the total cost of the request, in tokens. Refunds the charged tokens above `actual`, or charges the missing
     /// ones. For each policy, only the first call has an effect. Under a window or log algorithm, usually nothing is
-    /// refunded once the charge no longer counts.
+    /// refunded once the charge no longer counts, for example after a fixed window has ended.
     pub fn settle(&self, actual: u64) {
         self.correct(|_| actual, true);
     }

@@ -38,9 +38,10 @@ pub(crate) static X_RATELIMIT: [HeaderName; 3] = [
 /// `RateLimit` has one member per policy that decided on the request and is not hidden. `RateLimit-Policy` usually
 /// names the same policies. The layer adds no such headers if no policy decided on the request, or if all policies that
 /// decided are hidden. It also adds none if the failure mode decided without a count, or if the limit is a
-/// [shadow](crate::RateLimitLayerBuilder::shadow). Headers of the inner service stay. If the wait is known, a rejection
-/// usually has `Retry-After`, also without these headers. A [gRPC rejection](crate::GrpcRejection) has
-/// `grpc-retry-pushback-ms` instead.
+/// [shadow](crate::RateLimitLayerBuilder::shadow). If the inner service has set `RateLimit` headers, they stay.
+///
+/// If the wait is known, a rejection usually has `Retry-After`, even if it has no `RateLimit` headers. A [gRPC
+/// rejection](crate::GrpcRejection) has `grpc-retry-pushback-ms` instead of `Retry-After`.
 ///
 /// # Cost
 ///
@@ -55,9 +56,9 @@ pub enum ResponseHeaders {
     /// Rejections only.
     OnRejection,
     /// Rejections, and responses when at most this share of a policy's burst remains. The share of the burst is rounded
-    /// up to a whole token. If the algorithm has no burst, the share refers to the limit; in a leaky queue, to the
-    /// number of places. The remaining tokens of [hidden](crate::Policy::hidden) policies are ignored. The share is
-    /// above 0 and at most 1.
+    /// up to a whole token. If the algorithm has no burst, the share refers to the limit. In a leaky queue, the share
+    /// refers to the number of places. The remaining tokens of [hidden](crate::Policy::hidden) policies are ignored.
+    /// The share must be above 0 and at most 1.
     NearLimit(f64),
     /// No response gets `RateLimit` headers from the layer.
     Never,

@@ -27,8 +27,8 @@ use crate::{
 /// A check can fail because of the backend if the failure mode is [`FailureMode::Closed`](crate::FailureMode::Closed).
 /// A check of a limiter from [`with_quota`](Self::with_quota) fails if the quota is invalid, or if a policy has no
 /// [dynamic quotas](Policy::dynamic_quotas). [`charge`](Self::charge), [`refund`](Self::refund) and
-/// [`reset`](Self::reset) can fail if the backend fails or times out. With [`Memory`](crate::backend::Memory), a wrong
-/// quota is the only cause of an error.
+/// [`reset`](Self::reset) can fail if the backend fails or times out. With [`Memory`](crate::backend::Memory), all
+/// errors come from a quota of [`with_quota`](Self::with_quota).
 ///
 /// # Cancel safety
 ///
@@ -74,7 +74,7 @@ impl Limiter {
     }
 
     /// Returns this limiter with another quota and the same counts, for keys whose quota differs from the policy's.
-    /// Each call for a key can use another quota.
+    /// Calls for the same key can use different quotas.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -293,10 +293,10 @@ impl Limiter {
     /// otherwise all unused tokens are lost, which matters for hourly and daily quotas.
     ///
     /// A bucket gets back its unused tokens minus a deduction. The deduction is the number of tokens that the bucket
-    /// regains in the [lease time](crate::Consistency::Leased) plus the [backend
-    /// timeout](LimiterBuilder::backend_timeout). It keeps the [bound on over-admission](crate::Consistency::Leased).
-    /// Windows, logs, and keys of more than about 1,000 bytes get nothing back. Later requests can lease again. Without
-    /// leases, this has no effect.
+    /// regains in one period. This period is the [lease time](crate::Consistency::Leased) plus the [backend
+    /// timeout](LimiterBuilder::backend_timeout). The deduction keeps the [bound on
+    /// over-admission](crate::Consistency::Leased). Windows, logs, and keys of more than about 1,000 bytes get nothing
+    /// back. Later requests can lease again. Without leases, this method has no effect.
     ///
     /// # Errors
     ///

@@ -56,9 +56,9 @@ pub enum FailureMode {
     /// logins or spending.
     Closed,
     /// Decides in this process, with a [`Memory`](crate::backend::Memory). The `Memory` has the layer's policies and
-    /// keys, with a share of each quota. In the `Memory`, a fixed window starts with a key's first request. By default,
-    /// rejections in HTTP are 503 with the problem type `temporary-reduced-capacity`, because the client may be within
-    /// the whole limit.
+    /// keys, with a share of each quota: usually the quota divided by the number of instances. In the `Memory`, a fixed
+    /// window starts with a key's first request. By default, rejections in HTTP are 503 with the problem type
+    /// `temporary-reduced-capacity`, because the client may be within the whole limit.
     ///
     /// Without the backend, a client whose requests are spread unevenly over the instances can be rejected before it
     /// has used its whole quota. When the backend fails, keys usually start with their full share.
@@ -70,10 +70,12 @@ pub enum FailureMode {
     ///
     /// An instance returns to the backend when its own circuit closes, so instances return at different times. For 5 s
     /// after its circuit closes, an instance normally admits only requests that both the backend and its share allow.
-    /// With a `backend_timeout` above 1 s, the 5 s become 3 s plus two timeouts. With a later request for a key, the
-    /// instance also charges the backend for tokens of that key that it recently admitted alone, except under a leaky
-    /// queue. Both the share and this charge keep a returned instance from using the full rate of the backend while
-    /// other instances still admit their shares.
+    /// With a `backend_timeout` above 1 s, the 5 s become 3 s plus two timeouts.
+    ///
+    /// After its return, an instance also charges the backend for the tokens that it recently admitted without the
+    /// backend. It makes this charge with a later request for the same key. A leaky queue gets no such charge. Both the
+    /// share and this charge keep a returned instance from using the full rate of the backend while other instances
+    /// still admit their shares.
     ///
     /// In an interval D around an outage, all instances together admit at most:
     ///
@@ -81,7 +83,7 @@ pub enum FailureMode {
     ///   instances have returned. Without an outage, the bound is `rate · D` plus one burst.
     /// - for a fixed window, twice the limit in each of the backend's windows: once by the backend and once by the
     ///   shares. If an instance gets no further request for a key, it never charges the backend for the tokens that it
-    ///   has admitted alone. The bound is then higher by these tokens.
+    ///   has admitted without the backend. The bound is then higher by these tokens.
     ///
     /// The bounds assume [`Consistency::Exact`](crate::Consistency::Exact), and that at most `instances` instances run.
     /// They also assume that each limit is at least `instances`, and that each burst is at least `instances` times the
@@ -91,7 +93,8 @@ pub enum FailureMode {
     /// - An instance without requests during the outage can admit all requests that the backend allows, while others
     ///   still return.
     /// - If an outage affects only some instances, their shares add to the requests that the backend admits for the
-    ///   others. The same holds for instances that return more than 5 s (or 3 s plus two timeouts) after the first one.
+    ///   others. The shares of an instance also add to these requests if it returns more than 5 s (or 3 s plus two
+    ///   timeouts) after the first instance that returned.
     /// - One request per instance, its probe, is not charged to its share.
     ///
     /// # Errors

@@ -3,8 +3,9 @@ use crate::BuildError;
 
 /// Extracts a key from a request.
 ///
-/// Implement the trait for an extractor that has settings. For a key of several borrowed parts, a closure of type
-/// `Fn(RequestParts<'_>, &mut KeySink) -> Option<()>` suffices, because such closures implement the trait.
+/// Implement the trait for a type of your own, for example for an extractor with settings. A closure of type
+/// `Fn(RequestParts<'_>, &mut KeySink) -> Option<()>` also implements the trait. It suffices for a key of several
+/// borrowed parts.
 ///
 /// ```
 /// use tower_dist_ratelimit::key::{KeyExtractor, KeySink, RequestParts};

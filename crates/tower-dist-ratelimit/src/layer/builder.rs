@@ -143,11 +143,11 @@ impl<R> RateLimitLayerBuilder<R> {
     /// Also adds `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` (in seconds from now) to the
     /// responses with `RateLimit` headers, for clients that know only these three.
     ///
-    /// The three headers describe one of the policies that are not [hidden](Policy::hidden). If such policies reject
-    /// the request, the headers describe the rejecting policy with the longest wait. Otherwise, they describe the
-    /// policy with the fewest remaining tokens. If the described policy can never admit the request,
-    /// `X-RateLimit-Reset` is missing. If the response already has one of the three headers, the layer adds none of
-    /// them.
+    /// The three headers ignore [hidden](Policy::hidden) policies, and describe one of the other policies. If any of
+    /// these other policies reject the request, the headers describe the rejecting policy with the longest wait.
+    /// Otherwise, they describe the policy with the fewest remaining tokens. If the described policy can never admit
+    /// the request, `X-RateLimit-Reset` is missing. If the response already has one of the three headers, the layer
+    /// adds none of them.
     pub fn x_ratelimit(mut self) -> Self {
         self.answers.x_ratelimit = true;
         self
@@ -214,8 +214,8 @@ impl<R> RateLimitLayerBuilder<R> {
         self
     }
 
-    /// Builds rejection responses with a closure. Use it for another text, or if the body's type does not implement
-    /// `From<Bytes>`.
+    /// Builds rejection responses with a closure. Use it for a response other than [`ProblemJson`], or if the body's
+    /// type does not implement `From<Bytes>`.
     ///
     /// If the wait is known, the layer adds `Retry-After`, unless the closure has set this header. The layer can also
     /// add the [`RateLimit` headers](Self::headers).
@@ -253,8 +253,8 @@ impl<R> RateLimitLayerBuilder<R> {
         self.reject(reject)
     }
 
-    /// Builds rejection responses as gRPC statuses, for tonic's body and all other bodies with an empty `Default`. See
-    /// [`GrpcRejection`].
+    /// Builds rejection responses as gRPC statuses. The `Default` of the body's type must be an empty body, as with
+    /// tonic's body. See [`GrpcRejection`].
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key};
