@@ -61,7 +61,7 @@ impl Attempt {
     }
 
     /// Returns the number of the attempt, as counted by the layer that sent it. The first attempt has the number 1. If
-    /// a hedge layer [skips](crate::SkipReason) a hedge, the numbers of the later hedges stay the same.
+    /// a hedge layer [skips](crate::SkipReason) a hedge, no other attempt of the call gets the number of that hedge.
     #[must_use]
     pub const fn number(&self) -> u32 {
         self.number

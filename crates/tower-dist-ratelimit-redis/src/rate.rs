@@ -84,8 +84,9 @@ impl Rate {
             [MOST_USED, burst, limit, window, max_wait].map(u128::from);
         let most = most * window_wide / (burst_wide * window_wide + limit_wide * wait);
         let (rate, token) = match below(limit, window, narrow(most)) {
-            // Even one token per `most` microseconds is faster than the quota. Rounding `token` up makes the rate
-            // slower by less than one part in `token`.
+            // At one unit per microsecond, a token of `most` units drains in `most` microseconds. Even this rate is
+            // faster than the quota, so the token is larger than `most`. Rounding it up makes the rate slower by less
+            // than one part in `token`.
             (0, _) => (1, window.div_ceil(limit)),
             // Even with tokens of one unit, the burst and the wait exceed `MOST_USED` units. So the rate is cut until
             // the wait takes at most half of `MOST_USED`, or the rate is 1.

@@ -58,8 +58,9 @@ pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
     fn take(&self, state: &mut Words, now: Now, take: &Take<'_>, tokens: u64);
 
     /// Puts the quota of a request in force, although the request took no tokens. A request without a quota has the
-    /// policy's own. Writes nothing if the key has no used tokens, the quota is zero, or the stored state is valid
-    /// under the quota, too. Algorithms that store no quota with the key write nothing.
+    /// policy's own. Writes nothing if the key has no used tokens, if the quota is zero, or if the stored state means
+    /// the same under this quota as under the quota in force. Algorithms that store no quota with the key write
+    /// nothing.
     fn adopt(&self, _: &mut Words, _: Now, _: &Take<'_>) {}
 
     /// Takes `delta` tokens even if fewer are free. If `delta` is negative, refunds `-delta` tokens. The number of used

@@ -190,9 +190,9 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
         self
     }
 
-    /// The maximum `Retry-After` to honour. If the server demands a longer wait, the caller receives the failure
-    /// immediately, unless a `classify` rule names another wait. This maximum also applies to a gRPC pushback, and to a
-    /// wait that a layer below or the verdict of a user's rule names.
+    /// The maximum wait to honour. The wait can come from a `Retry-After`, a gRPC pushback, a layer below, or the
+    /// verdict of a user's rule. If it is longer than this maximum, the caller receives the failure immediately. If a
+    /// `classify` rule names a wait, that wait counts instead of the server's.
     ///
     /// # Default
     ///

@@ -97,7 +97,7 @@ pub(super) struct RecordState<B, E> {
     /// The wakers of the readers that wait. `None` until a reader joins while another one exists. From then on the
     /// source is polled with this set as its waker.
     wakers: Option<Arc<Wakers>>,
-    /// The reader that polled the source, if all other readers have to be woken.
+    /// Set if readers have to be woken: all of them except this one, which polled the source.
     waking: Option<ReaderId>,
     // Values to be dropped while no lock is held.
     old_frames: VecDeque<Recorded>,

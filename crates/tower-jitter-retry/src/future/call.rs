@@ -110,7 +110,8 @@ where
 
     /// Handles a failure: prepares another attempt, or ends the call with this outcome.
     ///
-    /// The outcome is passed by value. A reference would make `poll` keep every outcome in memory, also a success.
+    /// The outcome is passed by value. If this function took a reference, the compiler would have to place every
+    /// outcome of `poll` on the stack, even a success, which never comes here.
     #[cold]
     #[inline(never)]
     pub(crate) fn after(
