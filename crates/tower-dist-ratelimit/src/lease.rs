@@ -42,10 +42,10 @@ use crate::{
 /// Proof of the bound: all leased tokens have left the bucket in the last lease time. In that time, the bucket has
 /// gained at most rate · (the lease time). So the bucket's tokens plus the leased tokens are at most burst + rate ·
 /// (the lease time). Each return leaves out at least rate · (the lease time). So the fullness, the bucket's tokens plus
-/// all returnable tokens, never exceeds the burst. The tokens admitted in D last left the bucket in D or in the lease
-/// time before it. They come from the fullness at the start of that time and the bucket's gain since: at most burst +
-/// rate · (D + the lease time). Windows and logs gain in steps, which the proof does not cover, so their unused tokens
-/// expire.
+/// all returnable tokens, never exceeds the burst. Each token admitted in D left the bucket in D or in the lease time
+/// before it. If the token was returned in between, its latest departure counts. These tokens come from the fullness at
+/// the start of that time and the bucket's gain since: at most burst + rate · (D + the lease time). Windows and logs
+/// gain in steps, which the proof does not cover, so their unused tokens expire.
 pub(crate) struct Leasing {
     inner: Arc<dyn Backend>,
     terms: Box<[Terms]>,

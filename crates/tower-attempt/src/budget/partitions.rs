@@ -120,8 +120,8 @@ impl Budgets {
         Self::with(template, DEFAULT_CAPACITY)
     }
 
-    /// Maximum number of [partitions](Self#how-it-counts), from 1 to 1,048,576. The budget that keys without a
-    /// partition share is not counted.
+    /// Maximum number of [partitions](Self#how-it-counts), from 1 to 1,048,576. Keys without a partition share one more
+    /// budget, which is not counted.
     ///
     /// Set the capacity to at least the number of destinations. If there are more destinations, they may evict each
     /// other's partitions or share one budget. Each eviction costs a lock and a few allocations.
@@ -156,8 +156,8 @@ impl Budgets {
         &self.0.template
     }
 
-    /// Returns the budget of `key`: its [partition](Self#how-it-counts), or the budget that keys without a partition
-    /// share.
+    /// Returns the budget of `key`: its [partition](Self#how-it-counts), or the one shared budget if the key has no
+    /// partition.
     ///
     /// Call this for each request, and drop the returned budget when the call ends. If the returned budget is that of a
     /// partition, the partition cannot be evicted while this budget or a clone of it exists.

@@ -40,7 +40,7 @@ pub(crate) struct PolicyCharge {
     /// The index of the policy in the layer or limiter.
     pub(crate) rule: usize,
     pub(crate) id: PolicyId,
-    /// The range of the key in the sink.
+    /// The range of the key's bytes in the [`KeySink`] of the request.
     pub(crate) key: Range<usize>,
     pub(crate) cost: u64,
     /// The key's own quota, if it has one.
