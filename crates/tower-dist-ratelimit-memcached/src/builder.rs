@@ -155,8 +155,9 @@ impl MemcachedBuilder {
     /// Connects to all servers in the background, and returns immediately. Use this in a service, so that the service
     /// also starts during an outage of the servers.
     ///
-    /// Until the first connection to a server, every decision on its keys fails immediately, and
-    /// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. Host names are resolved in the background, too.
+    /// Until the first connection to a server, every decision on [its share of the keys](Memcached#servers) fails
+    /// immediately, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides instead. Host names are resolved in
+    /// the background, too.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Limiter, Policy, Quota, Source};

@@ -50,16 +50,16 @@ use crate::{
 ///
 /// # Keys and values
 ///
-/// A key on the server is `prefix:version:{hash}:policy`. The hash is 128 bits of the BLAKE3 hash of the caller's key.
-/// So all keys of a policy have the same length, every machine computes the same key, and only a guess of the caller's
-/// key reveals the client. A key normally expires a few milliseconds after its last used token is available again. The
-/// key of a [colocated](Policy::colocate) policy is `prefix:version:{place}:policy:hash`, where `place` is the hash of
-/// the colocation's name.
+/// A key on the server is `prefix:version:{hash}:policy`. The version names the layout of the key's value. The hash is
+/// 128 bits of the BLAKE3 hash of the caller's key. So all keys of a policy have the same length, every machine
+/// computes the same key, and only a guess of the caller's key reveals the client. A key normally expires a few
+/// milliseconds after its last used token is available again. The key of a [colocated](Policy::colocate) policy is
+/// `prefix:version:{place}:policy:hash`, where `place` is the hash of the colocation's name.
 ///
 /// Except after a [backward jump of the clock](#failures), a request of zero cost writes nothing, and a rejected
-/// request writes only a changed dynamic quota. If one of several slots of a Cluster rejects a request, the other slots
-/// can also write a charge and its refund. An invalid string, or a value of another type, counts as unused. The next
-/// charge that takes tokens replaces it.
+/// request writes only a changed [dynamic quota](Policy::dynamic_quotas). If one of several slots of a Cluster rejects
+/// a request, the other slots can also write a charge and its refund. An invalid string, or a value of another type,
+/// counts as unused. The next charge that takes tokens replaces it.
 ///
 /// A bucket, queue or window is a string of at most 50 characters, or 67 with dynamic quotas. Each sub-window after the
 /// first adds 2 to 15 characters. A sliding window log is a list of about ten bytes per token. A
@@ -122,7 +122,8 @@ use crate::{
 ///
 /// Each number is the maximum of three runs of a debug build on two idle cores, where timers were up to 6 ms late.
 /// `tests/tests/redis/under_load.rs` names the command that measures these times. The last column varies by up to 3 s,
-/// because the pauses of the circuit breaker and between attempts to connect are random.
+/// because two kinds of pauses are random: those between attempts to connect, and those of the layer's or limiter's
+/// [circuit breaker](tower_dist_ratelimit::FailureMode).
 ///
 /// The primary's clock measures time. When this clock jumps back, a key that was written before the jump continues from
 /// its state at that write. So the jump admits no additional requests. If such a key has no free tokens and no debt, a
@@ -185,10 +186,12 @@ use crate::{
 ///
 /// - a burst of more than 2⁵² parts;
 /// - a limit of a bucket or queue above 2⁵² · `g`;
-/// - a burst that has more than 2⁵² parts together with the tokens that drain within `max_wait`;
-/// - a limit above 10¹⁴ - 1 of a fixed or sliding window, or above 10,000 of a sliding window log;
-/// - a window that is not whole microseconds;
-/// - a window below 1 ms of a fixed window, a sliding window or a sliding window log.
+/// - a burst of a leaky queue that, together with the tokens that drain within [`max_wait`](Policy::leaky_queue), has
+///   more than 2⁵² parts;
+/// - a limit of a fixed or sliding window above 10¹⁴ - 1;
+/// - a limit of a sliding window log above 10,000;
+/// - a quota's window that is not whole microseconds;
+/// - a quota's window below 1 ms, if the algorithm is a fixed window, a sliding window or a sliding window log.
 #[derive(Clone)]
 pub struct Redis {
     pub(crate) route: Route,
@@ -225,7 +228,8 @@ impl Redis {
     }
 
     /// Waits at most `limit` until all corrections in progress have succeeded or are [lost](Self::lost_corrections).
-    /// Also waits for requests whose keys are in different slots of a Cluster.
+    /// Also waits for requests whose keys are in different slots of a Cluster. During the wait, new corrections fail,
+    /// and so do new requests whose keys are in different slots of a Cluster.
     ///
     /// A refund outlives the request that caused it, but not the runtime. So call this at shutdown, after the last
     /// request.
@@ -237,8 +241,7 @@ impl Redis {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends only the wait. During the wait, new corrections fail, and so do new requests whose keys
-    /// are in different slots of a Cluster.
+    /// Dropping the future ends only the wait; corrections and requests continue.
     ///
     /// # Example
     ///

@@ -19,6 +19,9 @@ impl Redis {
     /// every decision fails immediately, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. See
     /// [`RedisBuilder::connect_lazy`].
     ///
+    /// The connection lives on the current tokio runtime: decisions fail while this runtime does not run, and after it
+    /// has ended.
+    ///
     /// # Default
     ///
     /// The defaults of [`RedisBuilder`].
@@ -29,14 +32,16 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime. The connection lives on that runtime: decisions fail while the runtime does not run,
-    /// and after it has ended.
+    /// Outside of a tokio runtime.
     pub fn connect_lazy(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).connect_lazy()
     }
 
     /// Connects, and fails if the server cannot be reached now. Use this in tools and tests that need the server. A
     /// service that should start during an outage uses [`connect_lazy`](Self::connect_lazy).
+    ///
+    /// The connection lives on the current tokio runtime: decisions fail while this runtime does not run, and after it
+    /// has ended.
     ///
     /// # Default
     ///
@@ -48,8 +53,7 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime. The connection lives on that runtime: decisions fail while the runtime does not run,
-    /// and after it has ended.
+    /// Outside of a tokio runtime.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).connect().await
     }
@@ -230,7 +234,7 @@ impl RedisBuilder {
     /// too:
     ///
     /// - an invalid URL or prefix, or a timeout of zero;
-    /// - credentials for sentinels with a URL that names no sentinels;
+    /// - credentials for sentinels, if the URL names no sentinels;
     /// - a URL with `rediss` if the feature `tls` is off;
     /// - root certificates that are not valid PEM, that contain an invalid certificate, or that contain no certificate;
     /// - root certificates, if the URL does not use `rediss`.

@@ -154,8 +154,8 @@ impl Limit {
 
     /// Reads a state from bytes that [`State::to_bytes`] wrote.
     ///
-    /// Returns `None` if the bytes do not fit the [layout](crate::arithmetic#bytes) of this algorithm. Treat such a key
-    /// as [unused](Self::unused).
+    /// Returns `None` if the bytes do not fit the [layout](crate::arithmetic#bytes) of this algorithm. The caller then
+    /// treats the key as [unused](Self::unused).
     ///
     /// `bits` is as in [`unused`](Self::unused).
     #[must_use]

@@ -76,13 +76,13 @@ use crate::{BuildError, Decision, Policy};
 /// machine. Store keys have at most 220 characters, all of them printable ASCII without spaces. A policy's name with
 /// spaces is replaced by its hash.
 ///
-/// The layout names the algorithm. For windows and logs, it also has their length and, if there are several, the number
-/// of sub-windows. If a part of the layout changes, the policy's counts restart. If only the limit or the burst
-/// changes, the counts stay.
+/// The layout names the algorithm. For windows and logs, it also has their length. For a window with several
+/// sub-windows, it also has their number. If a part of the layout changes, the policy's counts restart. If only the
+/// limit or the burst changes, the counts stay.
 ///
-/// The policies of one limiter or layer share one value per key, so one swap charges all of them or none. In the
-/// value's store key, the layout is `s1`, and one hash of all names and layouts stands for the policies. So a change of
-/// one policy's name, algorithm or windows, or of the policies' order, restarts the counts of all of them.
+/// If a limiter or layer has several policies, they share one value per key, so one swap charges all of them or none.
+/// The store key of this value has the layout `s1`, and one hash of all names and layouts in place of `policy`. So a
+/// change of one policy's name, algorithm or windows, or of the policies' order, restarts the counts of all of them.
 ///
 /// If the policies of a request have different keys, their charges change different values concurrently. If one charge
 /// is rejected or fails, the backend refunds the charges that succeeded. The decisions of a rejected request then have
@@ -120,8 +120,9 @@ use crate::{BuildError, Decision, Policy};
 /// requests for up to `s` too long.
 ///
 /// A clock that jumps back admits no additional requests. A clock that was far ahead blocks a key at most until its
-/// value expires. A fixed window begins at a multiple of its length since the start of 2020 (UTC), unless it is
-/// staggered or begins with a request.
+/// value expires. A fixed window begins a multiple of its length after the start of 2020 (UTC). Exceptions are windows
+/// that are [staggered](Policy::fixed_window_staggered) or that begin [with a
+/// request](Policy::fixed_window_from_first_request).
 ///
 /// A value expires about a second after all of its tokens are free again. Windows are kept for up to a minute longer,
 /// for machines whose clocks are behind.
@@ -167,9 +168,9 @@ impl<C: CompareAndSwap> CasBackend<C> {
         Self { prefix, ..self }
     }
 
-    /// Maximum time of each load and each swap. If other processes change the value first, a charge is retried. Its
-    /// last retry begins within this time after the caller made the charge. Refunds and extra charges are retried for
-    /// longer, about 5 s.
+    /// Maximum time of each load and each swap. If another process changes the [value](Self#keys-and-values) between a
+    /// charge's load and its swap, the charge is retried. Its last retry begins within this time after the caller made
+    /// the charge. Refunds and extra charges are retried for longer, about 5 s.
     ///
     /// A load or swap that takes longer is dropped, and the charges that it serves get an error. A charge that is no
     /// longer retried fails with a [`busy`](BackendError::is_busy) error. Usually the layer's [backend

@@ -5,7 +5,8 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 /// If a decision fails, the [`FailureMode`](crate::FailureMode) decides instead. So a service's call never fails with
 /// this error. A check of a [`Limiter`](crate::Limiter) usually returns this error only with
 /// [`FailureMode::Closed`](crate::FailureMode::Closed), or for an [invalid quota](crate::Limiter::with_quota). Extra
-/// charges, refunds, resets and returned leases can fail with this error in every failure mode.
+/// charges, refunds, resets and [returned leases](crate::Limiter::return_leases) can fail with this error in every
+/// failure mode.
 ///
 /// [`Memory`](super::Memory) returns this error only if a charge's policy is not registered, or if a charge has a quota
 /// but its policy has no dynamic quotas.
