@@ -95,17 +95,18 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 ///
 /// | feature | errors |
 /// |---|---|
-/// | `http` | `std::io::Error`, [`Rejected`](crate::Rejected); also [`Interrupted`](crate::Interrupted) and [other rejections](crate::Rejected::find), if they are in a box or are the source of another error |
+/// | `http` | `std::io::Error` and [`Rejected`](crate::Rejected). [`Interrupted`](crate::Interrupted) and [other rejections](crate::Rejected::find) only in a box or as the source of a recognised error |
 /// | `hyper-util-01` | also the errors of hyper-util 0.1's client, hyper 1 and h2 0.4 |
 /// | `reqwest-013`, `tonic-014` | also the errors of reqwest 0.13, or of tonic 0.14 |
 ///
-/// An error is recognised directly, in a `Box<dyn Error + Send>` or `Box<dyn Error + Send + Sync>`, inside an error of
-/// a [registered](crate::WrapsError::register) type, and among the sources of a boxed or recognised error.
+/// Unless the table says otherwise, an error is recognised directly, in a `Box<dyn Error + Send>` or `Box<dyn Error +
+/// Send + Sync>`, inside an error of a [registered](crate::WrapsError::register) type, and among the sources of a boxed
+/// or recognised error.
 ///
 /// An unknown error proves nothing: it counts as "any other `Err`", and only an idempotent request is resent. So
 /// without the client's feature, a request that failed on a stale pooled connection is resent only if it is idempotent.
-/// hyper does not report a GOAWAY to a request that waits for a free stream. Such a request is also resent only if it
-/// is idempotent.
+/// If a GOAWAY closes a connection on which a request still waits for a free stream, hyper's error does not name the
+/// GOAWAY. So such a request, too, is resent only if it is idempotent.
 ///
 /// # Redirects
 ///

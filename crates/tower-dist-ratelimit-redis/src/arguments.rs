@@ -109,8 +109,8 @@ impl RowAnswer {
     }
 }
 
-/// Parses the script's answer into one item per row. Returns `None` if a number is missing or superfluous, or if a
-/// run's number of used units is impossible.
+/// Parses the script's answer into one item per row. Returns `None` if there are too few or too many numbers, or if the
+/// used units of a run (a row of several equal requests) are an impossible number.
 pub(super) fn row_answers(rows: &Rows, numbers: &[i64]) -> Option<Vec<RowAnswer>> {
     let mut numbers = numbers.iter().copied();
     let mut row_answers = Vec::with_capacity(rows.0.len());

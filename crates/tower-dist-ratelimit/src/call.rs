@@ -61,7 +61,7 @@ impl<Req, M> CallLimitLayer<Req, M> {
     ///
     /// # Errors
     ///
-    /// With leases, fails if the backend fails or times out, or while the circuit is open.
+    /// With leases, fails if the backend fails or times out, or while the [circuit is open](crate::FailureMode).
     pub async fn return_leases(&self) -> Result<(), BackendError> {
         self.calls.limits.return_leases().await
     }

@@ -157,8 +157,8 @@ impl Conformance {
     }
 
     /// Runs the check `building` for each variant of [`Algorithm`], and then the other checks for each supported
-    /// algorithm. After [`only`](Self::only), leaves out all other checks. If the clock's [grain](Clock::grain) is
-    /// zero, the supported algorithms are checked one after the other, otherwise concurrently.
+    /// algorithm. If [`only`](Self::only) was called, runs only the check that it names. If the clock's
+    /// [grain](Clock::grain) is zero, the supported algorithms are checked one after the other, otherwise concurrently.
     ///
     /// # Errors
     ///

@@ -34,8 +34,8 @@ pub enum Consistency {
     /// decides, a fleet admits no more than the backend allows.
     #[default]
     Exact,
-    /// This instance pays for tokens of frequently requested keys in advance, and spends them without a
-    /// round trip.
+    /// This instance pays for tokens of frequently requested keys in advance, and spends them without a round trip. The
+    /// variant's duration is the lease time.
     ///
     /// A key is usually leased if this instance gets at least 16 requests for it per lease time. At most 1,024 keys
     /// have leases at a time. A refill requests more leased tokens for a key from the backend. Refills usually run in
@@ -103,10 +103,11 @@ pub enum Consistency {
     /// backend, the report is not sent again, so its usage can be lost. Usage since the last exchange is lost when the
     /// limit is dropped or its runtime shuts down.
     ///
-    /// Some requests are decided as with [`Exact`](Self::Exact): those outside of a tokio runtime, for keys of more
-    /// than about 1,000 bytes, and for keys above the maximum number of active keys. For these requests, the [failure
-    /// mode](crate::FailureMode) decides as usual if the backend fails. If these failures open the circuit, the failure
-    /// mode usually decides on the requests of all keys.
+    /// Some requests are decided as with [`Exact`](Self::Exact): requests outside of a tokio runtime, and requests for
+    /// keys of more than about 1,000 bytes. The same holds for requests for further keys while a policy has about
+    /// 10,000 active keys. A key is active while this instance gets requests for it at least about once per interval.
+    /// For all requests decided as with `Exact`, the [failure mode](crate::FailureMode) decides as usual if the backend
+    /// fails. If these failures open the circuit, the failure mode usually decides on the requests of all keys.
     ///
     /// # Cost
     ///

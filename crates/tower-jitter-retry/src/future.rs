@@ -80,9 +80,9 @@ where
                             // The attempt failed, and the call's deadline has expired as well. The service may have its
                             // own timer for the same instant.
                             Poll::Ready(elapsed) => {
-                                // If this layer can retry, it gives up on the call here, so it does not leave the
-                                // failure to a layer above. If it cannot retry, a layer above may retry the call and
-                                // record the failure.
+                                // The call ends here. If this layer can retry, it keeps layers above from a retry where
+                                // it can, and records the failure itself. If it cannot retry, a layer above may retry
+                                // the call, and may have to record the failure.
                                 let is_passed_on = !this.call.settings.can_retry;
                                 this.call.record_failure(verdict, &outcome, is_passed_on);
                                 this.call.after_timeout(elapsed, this.limit.answer(elapsed))

@@ -61,8 +61,8 @@ pub trait ReplayableBody: Body<Data = Bytes> + Default {
 
     /// Whether the body's error type can express that an attempt was interrupted. Also `true` for a body that is always
     /// in memory, because such a body is never interrupted. If `false`, a stream is usually hedged only after the whole
-    /// stream is recorded. Before that, another attempt could exceed the replay limit, and interrupt the hedge without
-    /// an error.
+    /// stream is recorded. Before that, another attempt could exceed the replay limit. The hedge's body would then stay
+    /// pending, because it could not report the interruption as an error.
     ///
     /// # Default
     ///

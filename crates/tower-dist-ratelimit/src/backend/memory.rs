@@ -165,8 +165,8 @@ impl Memory {
     ///
     /// # Cost
     ///
-    /// Reads all places for keys: milliseconds for a million keys. For some algorithms, a decision waits while the part
-    /// of the table that can hold its key is read.
+    /// Reads all places for keys: milliseconds for a million keys. For some algorithms, each part of a table is locked
+    /// while it is read. A decision on a key in that part then waits.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

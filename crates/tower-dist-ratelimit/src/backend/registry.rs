@@ -20,7 +20,7 @@ const MAX_SETS: usize = 1 << (u32::BITS - PLACE_BITS);
 /// [`dynamic_quotas`](Policy::dynamic_quotas) and [`colocate`](Policy::colocate) settings, in the same order. A
 /// registered set stays until the registry is dropped.
 ///
-/// [`find`](Self::find) takes no lock, so adding a set delays no decision.
+/// [`find`](Self::find) takes no lock. So a decision does not wait while another set is registered.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, backend::{Charge, Registry}};
@@ -56,8 +56,8 @@ impl<S> Default for Registry<S> {
 }
 
 impl<S> Registry<S> {
-    /// Returns the ids of a set's policies. If an equal set is registered, returns the ids of that set. Otherwise
-    /// registers the set, with the state that `prepare` returns.
+    /// Returns the ids of `policies`, which form one [set](Registry). If an equal set is already registered, returns
+    /// the ids of its policies. Otherwise registers the set, with the state that `prepare` returns.
     ///
     /// # Errors
     ///
@@ -91,11 +91,12 @@ impl<S> Registry<S> {
         Ok(ids.map(PolicyId::new).collect())
     }
 
-    /// Returns the state of the set that contains the charge's policy, and the policy's index in the set.
+    /// Returns the state of the [set](Registry) that contains the charge's policy, and the policy's index in the set.
     ///
     /// # Errors
     ///
-    /// A charge to a policy that was not registered, or a charge with a quota to a policy without dynamic quotas.
+    /// A charge to a policy that was not registered, or a charge with its own [`quota`](Charge::quota) to a policy
+    /// without [`dynamic_quotas`](Policy::dynamic_quotas).
     #[inline]
     pub fn find(&self, charge: &Charge<'_>) -> Result<(&S, usize), BackendError> {
         let id = charge.policy.number() as usize;

@@ -141,8 +141,8 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
     ///
     /// # Errors
     ///
-    /// Fails for the same reasons as `build` without [`waiting`](CallLimitLayerBuilder::waiting). Also fails if
-    /// `max_wait` or `max_waiters` is out of range.
+    /// Fails for the same reasons as `build` of a builder on which [`waiting`](CallLimitLayerBuilder::waiting) was not
+    /// called. Also fails if `max_wait` or `max_waiters` is out of range.
     pub fn build(mut self) -> Result<CallLimitLayer<Req, Waits>, BuildError> {
         let max_wait = self.mode.max_wait;
         let is_valid = !max_wait.is_zero() && max_wait <= MAX_WAIT;

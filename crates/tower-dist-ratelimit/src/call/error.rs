@@ -105,11 +105,12 @@ impl RateLimited {
         self.0.reason
     }
 
-    /// Returns the longest wait of the rejecting policies, not rounded to seconds. For [`Reason::Backend`], returns
-    /// the time until the next probe of the backend. `None` if waiting does not help or the wait is unknown.
+    /// Returns the longest wait of the rejecting policies, not rounded to seconds. For [`Reason::Backend`], returns the
+    /// time until the next [probe](crate::FailureMode) of the backend. `None` if waiting does not help or the wait is
+    /// unknown.
     ///
-    /// In a [`Throttle`](crate::Throttle), the wait comes from the call's latest decision. It counts neither the time
-    /// since that decision nor the requests in the queue.
+    /// In a [`Throttle`](crate::Throttle), the wait comes from the call's latest decision. The time since that decision
+    /// is not subtracted. The requests that wait in the throttle's queues are not taken into account.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after

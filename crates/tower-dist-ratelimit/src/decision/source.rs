@@ -39,7 +39,7 @@ pub enum Source {
     /// `retry_after` and `reset_after` are estimates, too.
     Eventual,
     /// This process, with a [cached rejection](crate::RateLimitLayerBuilder::deny_cache). The backend recently rejected
-    /// a request with the same keys that cost at most as much. It would usually reject this request, too.
+    /// a request with the same keys and at most the same cost. It would usually reject this request, too.
     ///
     /// `remaining` comes from the cached rejection. `retry_after` can be too long, usually by at most the time that the
     /// backend's answer took. Under a window or a log, `retry_after` can be too short if this request costs more than

@@ -49,8 +49,9 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     /// The 0-based index of the hedge that a demanded wait moved, and that hedge's new time. Later hedges keep their
     /// distance to that hedge.
     pub(crate) moved: Option<(u32, Instant)>,
-    /// Whether the first attempt's failure is left for the layer above to record on the shared budget, if that layer
-    /// receives the failure.
+    /// Whether this layer has not recorded the first attempt's failure on the shared budget. If the layer above
+    /// receives the failure, that layer decides whether to record it. Otherwise this layer records it when the call
+    /// ends.
     pub(crate) unrecorded: bool,
     /// The latency of the first attempt, if it failed and the call waits for hedges.
     pub(crate) failed_after: Option<Duration>,

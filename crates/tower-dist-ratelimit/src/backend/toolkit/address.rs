@@ -20,9 +20,10 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads `host`, `host:port`, `[v6]`, `[v6]:port`, or `v6:port` as Redis Cluster writes it. Without a port in the
-    /// text, the port is `default_port`. An IPv6 address without a port needs brackets. Otherwise the text after its
-    /// last colon is read as the port. Returns `None` if the host or the port is invalid.
+    /// Reads `host`, `host:port`, `[v6]`, `[v6]:port` or `v6:port`, where `v6` is an IPv6 address. Redis Cluster writes
+    /// the last form. If the text has no port, the port is `default_port`. An IPv6 address without a port needs
+    /// brackets. In an IPv6 address without brackets, the text after the last colon is read as the port. Returns `None`
+    /// if the host or the port is invalid.
     #[must_use]
     pub fn parse(text: &str, default_port: u16) -> Option<Self> {
         // Splits at the last colon, because Redis Cluster writes IPv6 addresses without brackets.

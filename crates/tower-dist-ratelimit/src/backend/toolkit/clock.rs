@@ -5,13 +5,15 @@ use crate::algorithm::saturating_nanos;
 /// The start of 2020 (UTC), as the time since the start of 1970.
 ///
 /// So in a backend that counts time from this instant, a daily [`fixed_window`](crate::Policy::fixed_window) begins at
-/// midnight (UTC). The arithmetic's [horizon](crate::arithmetic::HORIZON) is then in January 2120.
+/// midnight (UTC). In such a backend, the [maximum time](crate::arithmetic::HORIZON) of the arithmetic is in January
+/// 2120.
 pub const EPOCH: Duration = Duration::from_secs(1_577_836_800);
 
-/// In backends that decide by the machines' clocks, a window is kept after its end for at least this time, or for at
-/// least its own length if that is shorter. So a machine whose clock is somewhat behind still finds the window.
+/// A backend that decides by the clocks of the instances' machines keeps each window for some time after its end: at
+/// least the shorter of this constant and the window's own length. So a machine whose clock is somewhat behind still
+/// finds the window.
 ///
-/// The backends add one or more seconds for the tick of the store's clock.
+/// The backends add one or more seconds, because the clocks of some stores tick only once a second.
 pub const SKEW: Duration = Duration::from_secs(60);
 
 /// Returns the time of this machine's wall clock, in nanoseconds since the [`EPOCH`].

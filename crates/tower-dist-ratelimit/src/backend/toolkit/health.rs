@@ -41,8 +41,8 @@ impl Health {
         self.up.load(Ordering::Acquire)
     }
 
-    /// Returns whether there is no connection and no reason was recorded. If so, the first attempt to connect has
-    /// usually not ended.
+    /// Returns whether there is no connection and [`disconnected`](Self::disconnected) has not recorded a reason. If
+    /// so, the first attempt to connect has usually not ended.
     #[must_use]
     pub fn is_new(&self) -> bool {
         !self.is_up() && self.last_reason().is_none()

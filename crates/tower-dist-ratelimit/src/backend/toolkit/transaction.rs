@@ -164,10 +164,10 @@ impl Transactions {
         }))
     }
 
-    /// Returns the number of lost corrections: they failed, or their outcome is unknown. A lost refund may leave its
-    /// tokens charged, so fewer requests are admitted. A lost extra charge may not have taken its tokens, so more
-    /// requests are admitted. Corrections that end because their runtime ends do not count. Neither do corrections that
-    /// [`settle`](Self::settle) refuses at once.
+    /// Returns the number of lost corrections: refunds and extra charges that failed, or whose outcome is unknown. A
+    /// lost refund may leave its tokens charged, so fewer requests are admitted. A lost extra charge may not have taken
+    /// its tokens, so more requests are admitted. Corrections that end because their runtime ends do not count. Neither
+    /// do corrections that [`settle`](Self::settle) refuses at once.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.0.lost.load(Relaxed)
