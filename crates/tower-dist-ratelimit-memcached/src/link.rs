@@ -27,8 +27,8 @@ use super::{
 };
 
 /// Maximum number of commands in the queue of the connection task. A service normally has fewer concurrent requests.
-/// While the queue is full, the first command of an operation fails immediately. Only later commands can wait for room
-/// in the queue.
+/// While the queue is full, the first command of an operation or of its retry fails immediately. Only other commands
+/// can wait for room in the queue.
 const INBOX: usize = 8192;
 
 /// The address of a server, and the settings of its connection.

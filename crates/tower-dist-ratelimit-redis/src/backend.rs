@@ -126,11 +126,11 @@ use crate::{
 /// [circuit breaker](tower_dist_ratelimit::FailureMode).
 ///
 /// The primary's clock measures time. When this clock jumps back, a key that was written before the jump continues from
-/// its state at that write. So the jump admits no additional requests. If such a key has no free tokens and no debt, a
-/// request to it waits at most as long as if all tokens of the key were taken right after the jump. Under a fixed or
-/// sliding window, the request waits at most one window longer than that. The first decision after the jump may rewrite
-/// a key that was written before it, even if the decision is a rejection. When the clock jumps forward, buckets drain
-/// and windows end early, because the jump looks like passed time.
+/// its state at that write. So the jump admits no additional requests. Suppose such a key has no free tokens and no
+/// debt. A request to it waits at most as long as a request to an unused key whose tokens are all taken right after the
+/// jump. Under a fixed or sliding window, the request waits at most one window longer than that. The first decision
+/// after the jump may rewrite a key that was written before it, even if the decision is a rejection. When the clock
+/// jumps forward, buckets drain and windows end early, because the jump looks like passed time.
 ///
 /// # Cluster
 ///

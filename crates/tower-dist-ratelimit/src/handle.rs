@@ -109,9 +109,10 @@ impl RateLimitHandle {
         self
     }
 
-    /// Returns the name and the decision of each policy that decided on the request in a layer with handles. Policies
-    /// of the layer nearest to the service come first. Empty if no policy decided. A handle from
-    /// [`policy`](Self::policy) returns only the selected policy.
+    /// Returns the decisions on the request by all layers that were built with
+    /// [`handle`](crate::RateLimitLayerBuilder::handle), each with the name of its policy. Policies of the layer
+    /// nearest to the service come first. Empty if no policy decided. A handle from [`policy`](Self::policy) returns
+    /// only the selected policy.
     pub fn decisions(&self) -> impl Iterator<Item = (&str, &Decision)> {
         let charges = self.charges.iter();
         charges.map(|charge| (charge.policy(), &charge.decision))

@@ -57,8 +57,8 @@ pub(crate) struct Leasing {
     refills: Background,
 }
 
-/// The part of [`Leasing`] that is not a [`Backend`]. A trait object, so that a binary that never sets a consistency
-/// does not contain the code of leases.
+/// The part of [`Leasing`] that is not a [`Backend`]. Used as a trait object, so that a binary that never calls the
+/// builder's `consistency` does not contain the code of leases.
 pub(crate) trait Leases: Send + Sync {
     /// Decides the request from a lease, if the cost is above zero and one lease has enough tokens. Returns whether it
     /// did.

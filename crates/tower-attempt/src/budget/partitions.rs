@@ -150,7 +150,7 @@ impl Budgets {
     }
 
     /// Returns the template: the budget that was given to [`new`](Self::new). Each [partition](Self#how-it-counts) has
-    /// its settings.
+    /// the template's settings.
     #[must_use]
     pub fn template(&self) -> &Budget {
         &self.0.template

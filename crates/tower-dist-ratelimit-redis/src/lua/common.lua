@@ -25,9 +25,9 @@ local function touch(state)
   end
 end
 
--- Returns the time to live, in milliseconds, of a state that counts used tokens for `micros` more microseconds. This
--- number is capped at $FURTHEST. Redis counts the time to live in whole milliseconds, and may count from a time before
--- the script began. The slack makes up for both.
+-- Returns the time to live, in milliseconds, of a state that counts used tokens for `micros` more microseconds, or for
+-- $FURTHEST microseconds if that is less. Redis counts the time to live in whole milliseconds, and may count from a
+-- time before the script began. The slack makes up for both.
 local function keep(micros)
   return format('%d', ceil(min(micros, $FURTHEST) / 1000) + $SLACK)
 end

@@ -26,8 +26,9 @@ use crate::{BuildError, Decision, Quota};
 ///
 /// Otherwise early requests are unavoidable with one number: 63 bits have no room for the fraction of a unit at which
 /// the bucket began to refill. With a burst of five, "four tokens taken now" and "five tokens taken almost one token's
-/// time ago" round to the same number. Only the first may admit another token now. Rounding the price of a token up
-/// would prevent early requests, but would admit fewer requests than the limit at a steady rate.
+/// time ago" round to the same number. After the first history, one more token may be taken now; after the second, it
+/// may not. Rounding the price of a token up would prevent early requests, but would admit fewer requests than the
+/// limit at a steady rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
     limit: u64,

@@ -209,9 +209,9 @@ impl Transactions {
     /// # Errors
     ///
     /// Fails at once if 8,192 transactions are in progress, or if [`finish`](Self::finish) waits. Also fails at once if
-    /// no correction could be sent and none of the failures is retryable. Corrections that fail at once do not count as
-    /// lost, because the caller can send them again. The returned future fails if a correction is lost or the runtime
-    /// has ended.
+    /// no correction could be sent and none of the failures is retryable. If this function itself fails, no correction
+    /// counts as lost, because the caller can send all of them again. The returned future fails if a correction is lost
+    /// or the runtime has ended.
     pub fn settle<P: TransactionPart>(
         &self,
         parts: Vec<P>,
