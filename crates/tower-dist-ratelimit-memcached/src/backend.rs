@@ -196,8 +196,8 @@ impl Memcached {
     /// Returns the number of corrections that were lost since the backend was created.
     ///
     /// A correction is a refund or an extra charge that the caller makes after a decision. The backend makes
-    /// corrections, too. If the charge to one key took tokens, and the charge to another key was rejected or failed,
-    /// the backend refunds these tokens.
+    /// corrections, too. If a request has several keys, and one charge took tokens while another was rejected or
+    /// failed, the backend refunds the tokens that were taken.
     ///
     /// If the connection ends before the answer to a correction arrives, the correction is lost. The same holds if the
     /// answer times out or is an error. A correction is usually retried for about 5 s if, for example, a queue is full

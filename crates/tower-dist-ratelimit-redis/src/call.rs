@@ -143,7 +143,8 @@ impl KeyArgs {
         }
     }
 
-    /// Returns whether both requests have the same ask.
+    /// Returns whether both have the same ask, whatever their keys: the same text or, if neither has a text, the same
+    /// cost.
     pub(super) fn asks_the_same(&self, other: &Self) -> bool {
         self.text == other.text && (self.cost == other.cost || !self.text.is_empty())
     }

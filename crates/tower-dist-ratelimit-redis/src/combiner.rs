@@ -128,8 +128,8 @@ impl<'a> Combiner<'a> {
         }
     }
 
-    /// Handles the end of a call. If the connection is then given up, returns the reason. Otherwise takes out the calls
-    /// of the same kind that can be sent now. A call without a kind takes out none.
+    /// Handles the end of a call. If the connection is then given up, returns the reason. Otherwise moves the calls of
+    /// the same kind that can be sent now from the send queue to `due_calls`. After a call without a kind, moves none.
     fn done(&mut self, done: Done) -> Option<String> {
         let silences = mem::take(&mut self.silences) + 1;
         let end = match &done.error {

@@ -25,7 +25,7 @@ pub struct HedgeInfo {
     /// The number of attempts that were sent, the first one included.
     pub attempts: u32,
     /// The trigger's delay from the call's start to the first hedge. That hedge may have been sent earlier, for example
-    /// because an attempt failed, or later, for example because its service was not ready. The first hedge may also
-    /// have been [skipped](crate::SkipReason). Then a later hedge was sent.
+    /// because an attempt failed, or later, for example because its service was not ready. If the first hedge was
+    /// [skipped](crate::SkipReason), this report exists because a later hedge was sent.
     pub delay: Duration,
 }
