@@ -2,24 +2,20 @@ mod denial;
 
 use std::{
     collections::hash_map::RandomState,
-    future::poll_fn,
     hash::BuildHasher,
-    mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
-    task::{Poll, ready},
 };
 
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use self::denial::Denial;
 use crate::{
-    BuildError, Decision, Policy, Source,
+    BuildError, Decision, Decisions, Policy, Source,
     algorithm::saturating_nanos,
-    backend::{Answer, Backend, BackendError, BoxFuture, Charge, JointDecision, PolicyId},
+    backend::{Answer, Backend, BackendError, BoxFuture, Charge, PolicyId},
     bracket::Bracket,
     terms::Terms,
 };
@@ -37,70 +33,68 @@ const LONGEST: u64 = 1_000_000_000;
 /// In the backend, the wait of a rejection starts at the decision. The cache counts the wait from the time when the
 /// request is sent, which is earlier. So the cache stops repeating the rejection no later than the wait ends.
 pub(crate) struct DenyCache {
-    inner: Arc<dyn Backend>,
-    denials: Arc<Denials>,
-}
-
-/// State shared with pending requests, whose futures can outlive the [`DenyCache`].
-struct Denials {
     created: Instant,
     hasher: RandomState,
+    /// When the last remembered rejection ends, in nanoseconds since the cache was created. 0 if all have ended. Then a
+    /// request costs only a look at this field.
+    last_until: AtomicU64,
     places: Box<[Mutex<Option<Box<Denial>>>]>,
-    /// The versions of all keys. Several keys can share a version; then invalidating one key invalidates all
+    /// The number of changes of all keys: settlements and resets through this cache, each counted before and after it.
+    changes: AtomicU64,
+    /// The numbers of the latest changes of all keys. Several keys can share one; then changing one key invalidates all
     /// of them.
-    versions: Box<[Version]>,
+    latest: Box<[AtomicU64]>,
     terms: Box<[Terms]>,
 }
 
-/// The version of a key. The number grows before and after each settlement or reset of the key through this cache. It
-/// also grows when a look-up has another quota than the previous one.
-#[derive(Default)]
-struct Version {
-    number: AtomicU64,
-    /// Hash of the quota in the previous look-up, or 0 if that look-up had none.
-    quota: AtomicU64,
+/// A request's look-up in the cache.
+#[derive(Clone, Copy, Default)]
+struct Lookup {
+    /// Hash of the request's policies and keys.
+    tag: u64,
+    /// Hash of the request's quotas.
+    quotas: u64,
+    /// The number of the latest change of its keys.
+    changes: u64,
 }
 
-/// A look-up of a request in the deny cache.
+/// When a request was sent.
 #[derive(Clone, Copy)]
-struct Lookup {
-    /// Hash of the request's policies, keys and quotas.
-    tag: u64,
-    /// The time of the look-up, in nanoseconds since the cache was created.
-    sent: u64,
-    /// Sum of the versions of the request's keys at the time of the look-up.
-    version: u64,
+pub(crate) struct Sent {
+    pub(crate) at: Instant,
+    /// The number of changes of all keys by then.
+    changes: u64,
+}
+
+/// A backend that repeats remembered rejections.
+pub(crate) struct Denying {
+    pub(crate) inner: Arc<dyn Backend>,
+    pub(crate) cache: Arc<DenyCache>,
 }
 
 impl DenyCache {
-    /// Wraps a backend in which `policies` are registered as `ids`.
-    pub(crate) fn new(inner: Arc<dyn Backend>, policies: &[Policy], ids: &[PolicyId]) -> Self {
+    /// Returns an empty cache of rejections by policies with these terms.
+    pub(crate) fn new(terms: Box<[Terms]>) -> Self {
         Self {
-            inner,
-            denials: Arc::new(Denials {
-                created: Instant::now(),
-                hasher: RandomState::new(),
-                places: (0..PLACES).map(|_| Mutex::default()).collect(),
-                versions: (0..PLACES).map(|_| Version::default()).collect(),
-                terms: Terms::all(policies, ids),
-            }),
+            created: Instant::now(),
+            hasher: RandomState::new(),
+            last_until: AtomicU64::new(0),
+            places: (0..PLACES).map(|_| Mutex::default()).collect(),
+            changes: AtomicU64::new(0),
+            latest: (0..PLACES).map(|_| AtomicU64::default()).collect(),
+            terms,
         }
     }
 
-    /// Invalidates the remembered rejections of these keys, before and after a settlement or a reset.
-    fn invalidate(&self, charges: &[Charge<'_>]) -> Bracket<impl Fn(u64) + use<>> {
-        let denials = Arc::clone(&self.denials);
-        let tags = charges.iter().map(|charge| self.denials.tag(charge));
-        Bracket::new(tags, move |tag| {
-            denials.version(tag).number.fetch_add(1, SeqCst);
-        })
+    /// Call it before a request is sent.
+    pub(crate) fn sent(&self) -> Sent {
+        let (at, changes) = (Instant::now(), self.changes.load(SeqCst));
+        Sent { at, changes }
     }
-}
 
-impl Denials {
-    /// Returns the nanoseconds since creation.
-    fn now(&self) -> u64 {
-        saturating_nanos(Instant::now().saturating_duration_since(self.created))
+    /// Returns the nanoseconds from creation to `time`.
+    fn nanos(&self, time: Instant) -> u64 {
+        saturating_nanos(time.saturating_duration_since(self.created))
     }
 
     /// Returns a 64-bit hash of a policy and a key.
@@ -108,34 +102,27 @@ impl Denials {
         self.hasher.hash_one((charge.policy, charge.key))
     }
 
-    fn version(&self, tag: u64) -> &Version {
+    fn latest(&self, tag: u64) -> &AtomicU64 {
         // Any bits of the hash would do.
         let number = usize::try_from((tag >> 32) % PLACES as u64).unwrap_or_default();
-        &self.versions[number]
+        &self.latest[number]
     }
 
-    fn lookup(&self, charges: &[Charge<'_>]) -> Lookup {
-        let sent = self.now();
-        let (mut whole, mut sum) = (0_u64, 0_u64);
+    /// Invalidates the remembered rejections of a key.
+    fn change(&self, tag: u64) {
+        let number = self.changes.fetch_add(1, SeqCst) + 1;
+        self.latest(tag).fetch_max(number, SeqCst);
+    }
+
+    fn look_up<'a>(&self, charges: impl Iterator<Item = Charge<'a>>) -> Lookup {
+        let mut lookup = Lookup::default();
         for charge in charges {
-            let tag = self.tag(charge);
-            let hash = |quota| self.hasher.hash_one(quota).max(1);
-            let quota = charge.quota.map_or(0, hash);
-            let version = self.version(tag);
-            if version.quota.load(SeqCst) != quota {
-                version.quota.store(quota, SeqCst);
-                version.number.fetch_add(1, SeqCst);
-            }
-            sum = sum.wrapping_add(version.number.load(SeqCst));
-            // A new quota changes the key's version, but a concurrent thread can miss the change. So the tag of the
-            // look-up depends on the quota, too.
-            whole = whole.rotate_left(1) ^ tag.wrapping_add(quota);
+            let tag = self.tag(&charge);
+            lookup.tag = lookup.tag.rotate_left(1) ^ tag;
+            lookup.quotas = lookup.quotas.rotate_left(1) ^ self.hasher.hash_one(charge.quota);
+            lookup.changes = lookup.changes.max(self.latest(tag).load(SeqCst));
         }
-        Lookup {
-            tag: whole,
-            sent,
-            version: sum,
-        }
+        lookup
     }
 
     fn place(&self, tag: u64) -> MutexGuard<'_, Option<Box<Denial>>> {
@@ -145,12 +132,25 @@ impl Denials {
     }
 
     /// If a remembered rejection applies, writes its decisions to `out` and returns `true`.
-    fn recall(&self, lookup: &Lookup, charges: &[Charge<'_>], out: &mut [Decision]) -> bool {
+    fn recall(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> bool {
+        let last = self.last_until.load(SeqCst);
+        if last == 0 {
+            return false;
+        }
+        let now = self.nanos(Instant::now());
+        if last <= now {
+            let _ = self.last_until.compare_exchange(last, 0, SeqCst, SeqCst);
+            return false;
+        }
+        let lookup = self.look_up(charges.iter().copied());
         let mut place = self.place(lookup.tag);
         let Some(denial) = place.as_deref().filter(|one| one.lookup.tag == lookup.tag) else {
             return false;
         };
-        if lookup.sent >= denial.until || lookup.version != denial.lookup.version {
+        // With another quota, the backend decides, also after the former quota is in force again.
+        let is_valid =
+            lookup.quotas == denial.lookup.quotas && lookup.changes <= denial.sent.changes;
+        if now >= denial.until || !is_valid {
             *place = None;
             return false;
         }
@@ -161,68 +161,75 @@ impl Denials {
             let Some(terms) = Terms::of(&self.terms, charge) else {
                 return false;
             };
-            let decision = denial.decision(number, charge.cost, terms, lookup.sent);
+            let decision = denial.decision(number, charge.cost, terms, now);
             *out = decision.by(Source::DenyCache);
         }
         true
     }
 
-    fn remember(&self, lookup: Lookup, costs: SmallVec<[u64; 2]>, verdict: &JointDecision) {
-        let decisions = &verdict.decisions;
-        if verdict.allowed && decisions.iter().any(|one| one.granted > 0) {
-            // The allowed request took tokens, so the wait of a remembered rejection can be too short. Forgets that
-            // rejection.
-            self.place(lookup.tag)
-                .take_if(|denial| denial.lookup.tag == lookup.tag);
+    /// Remembers a rejection. Forgets the remembered rejection of a request that the backend now allows.
+    #[inline]
+    pub(crate) fn learn<'a>(
+        &self,
+        sent: Sent,
+        charges: impl Iterator<Item = Charge<'a>> + Clone,
+        allowed: bool,
+        decisions: &Decisions,
+    ) {
+        if allowed && self.last_until.load(SeqCst) == 0 {
+            return;
+        }
+        let lookup = self.look_up(charges.clone());
+        let mut place = self.place(lookup.tag);
+        if allowed {
+            // If the request took tokens, the wait of a remembered rejection can be too short.
+            let took = decisions.iter().any(|one| one.granted > 0);
+            place.take_if(|denial| took && denial.lookup.tag == lookup.tag);
             return;
         }
         let by_backend = |one: &Decision| matches!(one.source, Source::Backend);
-        let is_complete = decisions.len() == costs.len() && decisions.iter().all(by_backend);
-        if verdict.allowed || !is_complete {
+        if lookup.changes > sent.changes || !decisions.iter().all(by_backend) {
             return;
         }
         let rejected = decisions.iter().filter(|decision| !decision.allowed);
         // If several policies reject, the shortest wait counts. After that wait, the backend decides again.
         let waits = rejected.map(|decision| decision.retry_after.map_or(LONGEST, saturating_nanos));
         let wait = waits.min().unwrap_or(0).min(LONGEST);
-        let (until, arrived) = (lookup.sent.saturating_add(wait), self.now());
+        let until = self.nanos(sent.at).saturating_add(wait);
+        let arrived = self.nanos(Instant::now());
         if arrived < until {
-            *self.place(lookup.tag) = Some(Box::new(Denial {
+            self.last_until.fetch_max(until, SeqCst);
+            *place = Some(Box::new(Denial {
                 lookup,
+                sent,
                 until,
                 arrived,
-                costs,
+                costs: charges.map(|charge| charge.cost).collect(),
                 decisions: decisions.clone(),
             }));
         }
     }
 }
 
-impl Backend for DenyCache {
+impl Denying {
+    /// Invalidates the remembered rejections of these keys, before and after a settlement or a reset.
+    fn invalidate(&self, charges: &[Charge<'_>]) -> Bracket<impl Fn(u64) + use<>> {
+        let cache = Arc::clone(&self.cache);
+        let tags = charges.iter().map(|charge| self.cache.tag(charge));
+        Bracket::new(tags, move |tag| cache.change(tag))
+    }
+}
+
+impl Backend for Denying {
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         self.inner.register(policies)
     }
 
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
-        let lookup = self.denials.lookup(charges);
-        if self.denials.recall(&lookup, charges, out) {
-            return Answer::Done(false);
+        match self.cache.recall(charges, out) {
+            true => Answer::Done(false),
+            false => self.inner.acquire(charges, out),
         }
-        let mut answer = match self.inner.acquire(charges, out) {
-            Answer::Later(answer) => answer,
-            // Only answers that cost a round trip are worth remembering.
-            immediate => return immediate,
-        };
-        let mut costs = charges.iter().map(|charge| charge.cost).collect();
-        let denials = Arc::clone(&self.denials);
-        // Not an async block, because that would copy the verdict several times.
-        Answer::Later(Box::pin(poll_fn(move |cx| {
-            let verdict = ready!(answer.as_mut().poll(cx));
-            if let Ok(verdict) = &verdict {
-                denials.remember(lookup, mem::take(&mut costs), verdict);
-            }
-            Poll::Ready(verdict)
-        })))
     }
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
@@ -241,14 +248,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Quota, backend::Memory};
+    use crate::Quota;
 
     /// Tokens that one policy reserved for the rejected request may have been released since.
     #[test]
     fn a_rejection_made_in_parts_is_not_remembered() {
         let (policy, id) = (Policy::new("p", Quota::per_hour(1)), PolicyId::new(0));
-        let denying = DenyCache::new(Arc::new(Memory::default()), &[policy], &[id]);
-        let DenyCache { denials, .. } = denying;
+        let cache = DenyCache::new(Terms::all(&[policy], &[id]));
         let charges = [Charge::new(id, b"k", 1)];
         for (source, remembers) in [(Source::Parts, false), (Source::Backend, true)] {
             let wait = Duration::from_millis(500);
@@ -256,14 +262,10 @@ mod tests {
                 source,
                 ..Decision::reject(1, 0, Some(wait), wait)
             };
-            let verdict = JointDecision {
-                allowed: false,
-                decisions: std::iter::once(decision).collect(),
-            };
-            let costs = [1].into_iter().collect();
-            denials.remember(denials.lookup(&charges), costs, &verdict);
+            let decisions = std::iter::once(decision).collect();
+            cache.learn(cache.sent(), charges.into_iter(), false, &decisions);
             let mut out = [Decision::default()];
-            let recalled = denials.recall(&denials.lookup(&charges), &charges, &mut out);
+            let recalled = cache.recall(&charges, &mut out);
             assert_eq!(recalled, remembers);
         }
     }

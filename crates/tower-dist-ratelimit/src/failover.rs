@@ -23,7 +23,8 @@ pub use self::failure_mode::FailureMode;
 pub(crate) use self::{breaker::Access, fallback::Fallback};
 use self::{breaker::Breaker, recovery::Recovery};
 use crate::{
-    BuildError, Event, Policy, backend::BackendError, background::Background, observe::Emitter,
+    BuildError, Event, Policy, backend::BackendError, background::Background, deny::DenyCache,
+    observe::Emitter,
 };
 
 /// The circuit breaker, the failure mode, and the recovery after an outage.
@@ -45,6 +46,7 @@ pub(crate) struct Failover {
     /// the destructor of a `Meter`, cannot wait for them. Dropping the `Failover` cancels them.
     pub(crate) corrections: Background,
     pub(crate) lost_corrections: Arc<AtomicU64>,
+    pub(crate) deny_cache: Option<Arc<DenyCache>>,
 }
 
 impl Failover {
@@ -69,6 +71,7 @@ impl Failover {
             fallback,
             corrections: Background::default(),
             lost_corrections: Arc::default(),
+            deny_cache: None,
         })
     }
 

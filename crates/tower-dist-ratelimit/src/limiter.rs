@@ -213,7 +213,7 @@ impl Limiter {
     /// See [`Limiter`].
     pub async fn charge(&self, key: impl IntoKey, tokens: u64) -> Result<(), BackendError> {
         let delta = i64::try_from(tokens).unwrap_or(i64::MAX);
-        self.correct(key, tokens, delta).await
+        self.correct(key, delta).await
     }
 
     /// Refunds `tokens` that were charged and not used. A bucket never holds more than its burst. With a window
@@ -228,15 +228,10 @@ impl Limiter {
     /// See [`Limiter`].
     pub async fn refund(&self, key: impl IntoKey, tokens: u64) -> Result<(), BackendError> {
         let delta = i64::try_from(tokens).map_or(i64::MIN, |tokens| -tokens);
-        self.correct(key, tokens, delta).await
+        self.correct(key, delta).await
     }
 
-    async fn correct(
-        &self,
-        key: impl IntoKey,
-        tokens: u64,
-        delta: i64,
-    ) -> Result<(), BackendError> {
+    async fn correct(&self, key: impl IntoKey, delta: i64) -> Result<(), BackendError> {
         let limits = &*self.limits;
         let source = match limits.failure_mode {
             FailureMode::Local { .. } if limits.guard.open_for().is_some() => Source::Local,
@@ -244,7 +239,7 @@ impl Limiter {
         };
         let answer = {
             let sink = sink_of(key);
-            limits.settle(source, &self.charges(&sink, tokens), delta)
+            limits.settle(source, &self.charges(&sink, delta.unsigned_abs()), delta)
         };
         match answer {
             Answer::Done(_) => Ok(()),

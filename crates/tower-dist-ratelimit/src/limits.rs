@@ -26,6 +26,7 @@ use crate::{
     lease::{Leases, Leasing},
     observe::Emitter,
     register::{check, register, register_checked},
+    terms::Terms,
 };
 
 /// The decision core under every form of limit: the policies, their backend, and the failure mode.
@@ -180,7 +181,7 @@ impl Settings {
             let bound = "exact or eventual with several policies";
             return Err(BuildError::new("consistency", "leased", bound));
         }
-        let guard = match self.guard {
+        let mut guard: Box<dyn BackendGuard> = match self.guard {
             None => Box::new(Unguarded),
             Some(guard) => guard(self.failure_mode, timeout, &policies, self.emitter.clone())?,
         };
@@ -192,7 +193,7 @@ impl Settings {
         // nothing.
         let ids = register_checked(&*backend, &policies)?;
         if self.deny_cache && backend.is_remote() {
-            backend = guard.cache(backend, &policies, &ids);
+            backend = guard.cache(backend, Terms::all(&policies, &ids));
         }
         let (backend, leasing) = match self.wrap {
             None => (backend, None),

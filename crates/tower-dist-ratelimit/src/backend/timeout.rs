@@ -22,15 +22,19 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 ///
 /// The mutex is never locked. It makes a future that is only `Send` also `Sync`, so that this type does not keep the
 /// layer's future from being `Sync`.
-pub(crate) struct Timeout<T>(Mutex<BoxFuture<'static, Result<T, BackendError>>>);
+pub(crate) struct Timeout<T>(Mutex<AnswerFuture<T>>);
+
+type AnswerFuture<T> = BoxFuture<'static, Result<T, BackendError>>;
 
 impl<T: Send + 'static> Timeout<T> {
     /// Awaits `answer`. The timeout starts now.
-    pub(crate) fn new(
-        timeout: Duration,
-        mut answer: BoxFuture<'static, Result<T, BackendError>>,
-    ) -> Self {
-        let end = Instant::now() + timeout;
+    pub(crate) fn new(timeout: Duration, answer: AnswerFuture<T>) -> Self {
+        Self::since(Instant::now(), timeout, answer)
+    }
+
+    /// Awaits `answer`. The timeout starts at `start`.
+    pub(crate) fn since(start: Instant, timeout: Duration, mut answer: AnswerFuture<T>) -> Self {
+        let end = start + timeout;
         // Created when the answer is first pending.
         let mut timer: Option<Pin<Box<Sleep>>> = None;
         // Not an async block, because that would copy the answer several times.

@@ -66,22 +66,16 @@ impl Circuit {
         }
     }
 
-    /// Returns the circuit after the outcome of a request that was no probe. `failed` is `None` for a decision. For a
+    /// Returns the circuit after the outcome of a request that was no probe. `row` is `None` for a decision. For a
     /// failure, it is the [`row`](Self::row) at the time when the request was sent.
-    pub(super) fn count(
-        self,
-        failed: Option<u8>,
-        now: Duration,
-        pauses: Pauses,
-        noise: u64,
-    ) -> Self {
+    pub(super) fn count(self, row: Option<u8>, now: Duration, pauses: Pauses, noise: u64) -> Self {
         let Self::Closed(record) = self else {
             // The request was usually sent before the circuit opened. So its outcome says little about the time since
             // then.
             return self;
         };
-        let record = record.count(failed, now);
-        if failed.is_some() && record.is_bad() {
+        let record = record.count(row, now);
+        if row.is_some() && record.is_bad() {
             let due = now.saturating_add(pauses.after(0, noise));
             return Self::Open { probes: 0, due };
         }

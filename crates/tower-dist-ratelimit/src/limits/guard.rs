@@ -5,12 +5,15 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
+
 use super::{Check, Limits, Outcome, check::Waiting};
 use crate::{
-    Policy, Reason, Source,
-    backend::{Answer, Backend, BackendError, PolicyId, Timeout},
-    deny::DenyCache,
+    Reason, Source,
+    backend::{Answer, Backend, BackendError, Timeout},
+    deny::{DenyCache, Denying},
     failover::{Access, Failover, Fallback},
+    terms::Terms,
 };
 
 /// Maximum number of corrections in flight per limit: about the number of concurrent requests of a busy instance.
@@ -23,7 +26,7 @@ const MAX_CORRECTIONS: usize = 1024;
 /// it sets a consistency.
 pub(crate) trait BackendGuard: Send + Sync {
     /// Caches the rejections of a remote backend.
-    fn cache(&self, backend: Arc<dyn Backend>, _: &[Policy], _: &[PolicyId]) -> Arc<dyn Backend> {
+    fn cache(&mut self, backend: Arc<dyn Backend>, _: Box<[Terms]>) -> Arc<dyn Backend> {
         backend
     }
 
@@ -77,13 +80,10 @@ impl BackendGuard for Unguarded {}
 
 /// The guard of a remote backend, and of any backend for which the user sets a consistency.
 impl BackendGuard for Failover {
-    fn cache(
-        &self,
-        backend: Arc<dyn Backend>,
-        all: &[Policy],
-        ids: &[PolicyId],
-    ) -> Arc<dyn Backend> {
-        Arc::new(DenyCache::new(backend, all, ids))
+    fn cache(&mut self, inner: Arc<dyn Backend>, terms: Box<[Terms]>) -> Arc<dyn Backend> {
+        let cache = Arc::new(DenyCache::new(terms));
+        self.deny_cache = Some(Arc::clone(&cache));
+        Arc::new(Denying { inner, cache })
     }
 
     fn query(&self, limits: &Limits, check: &mut Check) -> Outcome {
@@ -95,11 +95,13 @@ impl BackendGuard for Failover {
         let Some(permit) = self.recover(limits, check, permit) else {
             return Outcome::Reject(Reason::ReducedCapacity);
         };
+        let sent = self.deny_cache.as_ref().map(|cache| cache.sent());
         let allowed = match check.acquire(&*limits.backend) {
             Answer::Later(answer) => {
                 self.answers_later();
-                let answer = Timeout::new(limits.timeout, answer);
-                check.waiting = Some(Waiting::Backend(answer, permit));
+                let since = sent.map_or_else(Instant::now, |sent| sent.at);
+                let answer = Timeout::since(since, limits.timeout, answer);
+                check.waiting = Some(Waiting::Backend(answer, permit, sent));
                 return Outcome::Later;
             }
             answer => answer.immediate(),
@@ -111,10 +113,10 @@ impl BackendGuard for Failover {
     }
 
     fn poll(&self, limits: &Limits, check: &mut Check, cx: &mut Context<'_>) -> Poll<Outcome> {
-        let Some(Waiting::Backend(answer, permit)) = &mut check.waiting else {
+        let Some(Waiting::Backend(answer, permit, sent)) = &mut check.waiting else {
             unreachable!("a pending decision waits for something");
         };
-        let permit = *permit;
+        let (permit, sent) = (*permit, *sent);
         let allowed = ready!(Pin::new(answer).poll(cx)).and_then(|answer| {
             if answer.decisions.len() != check.charges.len() {
                 let error = "the answer does not have one decision per charge";
@@ -122,6 +124,10 @@ impl BackendGuard for Failover {
             }
             self.answered(permit, false);
             check.decisions = answer.decisions;
+            if let (Some(cache), Some(sent)) = (&self.deny_cache, sent) {
+                let charges = check.charges.iter().map(|asked| asked.charge(check.keys()));
+                cache.learn(sent, charges, answer.allowed, &check.decisions);
+            }
             Ok(answer.allowed)
         });
         Poll::Ready(self.complete(limits, check, permit, allowed))
