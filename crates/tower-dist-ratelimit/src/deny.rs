@@ -58,9 +58,9 @@ struct Lookup {
     changes: u64,
 }
 
-/// When a request was sent.
+/// The time when a request was sent, as a time and as a number of changes.
 #[derive(Clone, Copy)]
-pub(crate) struct Sent {
+pub(crate) struct SendTime {
     pub(crate) at: Instant,
     /// The number of changes of all keys by then.
     changes: u64,
@@ -87,9 +87,9 @@ impl DenyCache {
     }
 
     /// Call it before a request is sent.
-    pub(crate) fn sent(&self) -> Sent {
+    pub(crate) fn sent(&self) -> SendTime {
         let (at, changes) = (Instant::now(), self.changes.load(SeqCst));
-        Sent { at, changes }
+        SendTime { at, changes }
     }
 
     /// Returns the nanoseconds from creation to `time`.
@@ -171,7 +171,7 @@ impl DenyCache {
     #[inline]
     pub(crate) fn learn<'a>(
         &self,
-        sent: Sent,
+        sent: SendTime,
         charges: impl Iterator<Item = Charge<'a>> + Clone,
         allowed: bool,
         decisions: &Decisions,

@@ -6,10 +6,10 @@ use crate::{
     build_error::ensure,
 };
 
-type Registered = Result<Vec<PolicyId>, BuildError>;
+type RegisterResult = Result<Vec<PolicyId>, BuildError>;
 
 /// Checks a set of policies and registers it.
-pub(crate) fn register(backend: &dyn Backend, policies: &[Policy]) -> Registered {
+pub(crate) fn register(backend: &dyn Backend, policies: &[Policy]) -> RegisterResult {
     check(backend, policies)?;
     register_checked(backend, policies)
 }
@@ -34,7 +34,7 @@ pub(crate) fn check(backend: &dyn Backend, policies: &[Policy]) -> Result<(), Bu
 }
 
 /// Registers a set of checked policies.
-pub(crate) fn register_checked(backend: &dyn Backend, policies: &[Policy]) -> Registered {
+pub(crate) fn register_checked(backend: &dyn Backend, policies: &[Policy]) -> RegisterResult {
     let ids = backend.register(policies)?;
     // A policy without an id would admit every request.
     let (named, number) = (ids.len(), policies.len());

@@ -2,14 +2,14 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Lookup, Sent};
+use super::{Lookup, SendTime};
 use crate::{Decision, Decisions, backend::Charge, terms::Terms};
 
 /// A remembered rejection. Times are in nanoseconds since the cache was created.
 pub(super) struct Denial {
     /// The look-up of the rejected request.
     pub(super) lookup: Lookup,
-    pub(super) sent: Sent,
+    pub(super) sent: SendTime,
     /// The rejection is repeated until this time at the latest.
     pub(super) until: u64,
     /// When the backend's answer arrived.

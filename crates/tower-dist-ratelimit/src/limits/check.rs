@@ -6,7 +6,7 @@ use super::Outcome;
 use crate::{
     Decision, Decisions, Quota,
     backend::{Answer, Backend, BackendError, Charge, JointDecision, PolicyId, Timeout},
-    deny::Sent,
+    deny::SendTime,
     failover::Access,
     key::KeySink,
 };
@@ -30,7 +30,7 @@ pub(crate) struct Check {
 pub(super) enum Waiting {
     /// The quota look-ups, each with the index of its charge in the check.
     Quotas(Vec<(usize, TimedLookup)>),
-    Backend(Timeout<JointDecision>, Access, Option<Sent>),
+    Backend(Timeout<JointDecision>, Access, Option<SendTime>),
 }
 
 type TimedLookup = Timeout<Option<Quota>>;
