@@ -149,7 +149,7 @@ impl DenyCache {
         };
         // With another quota, the backend decides, also after the former quota is in force again.
         let is_valid =
-            lookup.quotas == denial.lookup.quotas && lookup.changes <= denial.sent.changes;
+            lookup.quotas == denial.lookup.quotas && lookup.changes <= denial.lookup.changes;
         if now >= denial.until || !is_valid {
             *place = None;
             return false;
@@ -179,7 +179,7 @@ impl DenyCache {
         if allowed && self.last_until.load(SeqCst) == 0 {
             return;
         }
-        let lookup = self.look_up(charges.clone());
+        let mut lookup = self.look_up(charges.clone());
         let mut place = self.place(lookup.tag);
         if allowed {
             // If the request took tokens, the wait of a remembered rejection can be too short.
@@ -199,9 +199,9 @@ impl DenyCache {
         let arrived = self.nanos(Instant::now());
         if arrived < until {
             self.last_until.fetch_max(until, SeqCst);
+            lookup.changes = sent.changes;
             *place = Some(Box::new(Denial {
                 lookup,
-                sent,
                 until,
                 arrived,
                 costs: charges.map(|charge| charge.cost).collect(),

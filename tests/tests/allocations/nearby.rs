@@ -18,6 +18,6 @@ fn a_deny_cache_and_leases_take_the_bytes_of_the_docs() {
     let bare = limiter(false, Consistency::Exact);
     let deny_cache = limiter(true, Consistency::Exact) - bare;
     let leases = limiter(false, Consistency::leased()) - bare;
-    assert!((125_000..=135_000).contains(&deny_cache), "{deny_cache}");
+    assert!((95_000..=105_000).contains(&deny_cache), "{deny_cache}");
     assert!((225_000..=235_000).contains(&leases), "{leases}");
 }

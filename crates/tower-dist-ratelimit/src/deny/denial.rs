@@ -2,14 +2,13 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Lookup, SendTime};
+use super::Lookup;
 use crate::{Decision, Decisions, backend::Charge, terms::Terms};
 
 /// A remembered rejection. Times are in nanoseconds since the cache was created.
 pub(super) struct Denial {
-    /// The look-up of the rejected request.
+    /// The look-up of the rejected request, with the number of all changes when the request was sent.
     pub(super) lookup: Lookup,
-    pub(super) sent: SendTime,
     /// The rejection is repeated until this time at the latest.
     pub(super) until: u64,
     /// When the backend's answer arrived.
