@@ -68,6 +68,7 @@ impl HttpLimits {
     }
 
     /// Returns the headers for the response to a request that passes, if the response gets any.
+    #[inline]
     fn stamp(self: &Arc<Self>, decided: Decided<'_>) -> Option<Stamp> {
         let answers = &self.answers;
         // A shadow limit is invisible to clients.
