@@ -40,6 +40,9 @@ struct Args {
     /// Used when this program starts itself: serve the paths that `wrk` requests.
     #[arg(long, hide = true, value_name = "PORT")]
     serve: Option<u16>,
+    /// Used with `serve`: serve the floor of the gateway, before this port.
+    #[arg(long, hide = true, value_name = "PORT", requires = "serve")]
+    upstream: Option<u16>,
     #[command(flatten)]
     job: Job,
 }
@@ -84,7 +87,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
     let mut cases = cases(args.only);
     if let Some(port) = args.serve {
-        return Ok(axum::serve(port)?);
+        return match args.upstream {
+            None => Ok(axum::serve(port)?),
+            Some(upstream) => Ok(gateway::serve(port, upstream)?),
+        };
     }
     if args.job.run(&mut cases) {
         return Ok(());

@@ -21,7 +21,7 @@ use crate::problem::problem;
 
 /// The upstream, and the stack that sends requests to it.
 #[derive(Debug)]
-pub(crate) struct Proxy<S> {
+pub struct Proxy<S> {
     upstream: Authority,
     /// The `Host` of the upstream.
     host: HeaderValue,
@@ -45,7 +45,7 @@ where
     /// # Errors
     ///
     /// The authority is not a valid header value.
-    pub(crate) fn service(
+    pub fn service(
         upstream: Authority,
         outbound: S,
     ) -> Result<

@@ -12,7 +12,7 @@ use tower::BoxError;
 
 /// A running server; stops when dropped.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub struct Server {
     addr: SocketAddr,
     stop: oneshot::Sender<()>,
     task: JoinHandle<std::io::Result<()>>,
@@ -20,7 +20,11 @@ pub(crate) struct Server {
 
 impl Server {
     /// Binds `addr` (port 0: any free port) and serves `app` on it.
-    pub(crate) async fn start(addr: SocketAddr, app: Router) -> Result<Self, BoxError> {
+    ///
+    /// # Errors
+    ///
+    /// The address is not available.
+    pub async fn start(addr: SocketAddr, app: Router) -> Result<Self, BoxError> {
         let listener = TcpListener::bind(addr)
             .await
             .map_err(|error| format!("cannot listen on {addr}: {error}"))?;

@@ -201,7 +201,8 @@ pub(crate) fn bare(options: &StackOptions, upstream: Authority) -> Result<Router
 
 /// A client for clear-text HTTP. The layers clone their inner service in each call, so the client is shared: a clone of
 /// its own copies all its settings.
-fn client() -> impl Service<
+#[must_use]
+pub fn client() -> impl Service<
     Request<Body>,
     Response = Response<Incoming>,
     Error = hyper_util::client::legacy::Error,
