@@ -19,7 +19,7 @@ use tower::{BoxError, Layer, Service, service_fn};
 use crate::limit::{Floor, KEYS, http_floor};
 
 /// The timeout of an attempt, as in the gateway.
-const ATTEMPT: Duration = Duration::from_secs(1);
+const ATTEMPT: Duration = Duration::from_millis(500);
 
 /// The step of the learned delay, in nanoseconds.
 const STEP: u64 = 200;

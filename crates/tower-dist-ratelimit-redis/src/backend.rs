@@ -8,7 +8,7 @@ use tower_dist_ratelimit::{
 };
 
 use crate::{
-    call::ChargeKind, compiled_policy::CompiledPolicy, key::Tags, route::Route, scripts::Scripts,
+    call::ChargeKind, compiled_policy::CompiledPolicy, route::Route, scripts::Scripts, tags::Tags,
 };
 
 /// A backend that keeps the limits of a whole fleet in Redis or Valkey.

@@ -88,7 +88,9 @@ struct ScriptPart {
     single: Option<SingleScript>,
 }
 
-fn part(policy: &Policy) -> Result<ScriptPart, BuildError> {
+type ScriptPartResult = Result<ScriptPart, BuildError>;
+
+fn part(policy: &Policy) -> ScriptPartResult {
     match policy.algorithm() {
         Algorithm::TokenBucket => paced(policy, "b", source::TOKEN_BUCKET, 0),
         Algorithm::LeakyBucket => paced(policy, "m", source::TOKEN_BUCKET, 0),
@@ -141,12 +143,7 @@ fn part(policy: &Policy) -> Result<ScriptPart, BuildError> {
     }
 }
 
-fn paced(
-    policy: &Policy,
-    version: &str,
-    algorithm: &str,
-    max_wait: u64,
-) -> Result<ScriptPart, BuildError> {
+fn paced(policy: &Policy, version: &str, algorithm: &str, max_wait: u64) -> ScriptPartResult {
     let rate = Rate::new(policy.quota())?;
     let (rate, layout, state, quota) = match policy.has_dynamic_quotas() {
         true => (rate.finer(max_wait), "u1", source::USED, QUOTA_OF_UNITS),
@@ -192,19 +189,14 @@ fn window(
     fresh: &str,
     after: &str,
     latest: &str,
-) -> Result<ScriptPart, BuildError> {
+) -> ScriptPartResult {
     let lua = [source::WINDOW, source::COUNTER].concat();
     let lua = lua.replace("$FRESH", fresh).replace("$AFTER", after);
     let lua = lua.replace("$LATEST", latest);
     counter(policy, version, &lua)
 }
 
-fn sliding(
-    policy: &Policy,
-    version: &str,
-    count: u32,
-    whole: bool,
-) -> Result<ScriptPart, BuildError> {
+fn sliding(policy: &Policy, version: &str, count: u32, whole: bool) -> ScriptPartResult {
     // Rounded up to whole microseconds if the count does not divide the window.
     let length = as_micros(policy.quota().window()).div_ceil(u64::from(count));
     let numbers = [("COUNT", count.into()), ("LENGTH", length)];
@@ -214,7 +206,7 @@ fn sliding(
 
 /// Returns the script part of a fixed or sliding window. Appends the window's length to `version`, the name of the
 /// stored layout, because a count is meaningless for a window of another length.
-fn counter(policy: &Policy, version: &str, lua: &str) -> Result<ScriptPart, BuildError> {
+fn counter(policy: &Policy, version: &str, lua: &str) -> ScriptPartResult {
     let micros = as_micros(policy.quota().window());
     let version = match micros.is_multiple_of(1_000_000) {
         true => format!("{version}w{}s", micros / 1_000_000),
@@ -223,12 +215,7 @@ fn counter(policy: &Policy, version: &str, lua: &str) -> Result<ScriptPart, Buil
     counter_up_to(MAX_COUNT, policy, version, lua)
 }
 
-fn counter_up_to(
-    most: u64,
-    policy: &Policy,
-    version: String,
-    lua: &str,
-) -> Result<ScriptPart, BuildError> {
+fn counter_up_to(most: u64, policy: &Policy, version: String, lua: &str) -> ScriptPartResult {
     let quota = policy.quota();
     quota.check_limit(most)?;
     let window = micros("window", quota.window())?;

@@ -1,6 +1,5 @@
+pub(super) use tower_dist_ratelimit::backend::toolkit::Tag;
 use tower_dist_ratelimit::backend::toolkit::tag;
-
-pub(super) use tower_dist_ratelimit::backend::toolkit::{Tag, Tags};
 
 /// The Redis keys of one policy: `prefix:version:{tag}:policy`, where the tag is a hash of the caller's key. A
 /// colocated policy has the keys `prefix:version:{place}:policy:tag`, where `place` is a hash of the name it is
@@ -22,10 +21,8 @@ impl PolicyKeys {
         let (before, after) = match place {
             Some(tag) => {
                 let tag = String::from_utf8_lossy(&tag);
-                (
-                    format!("{prefix}:{version}:{{{tag}}}:{policy}:"),
-                    String::new(),
-                )
+                let before = format!("{prefix}:{version}:{{{tag}}}:{policy}:");
+                (before, String::new())
             }
             None => (format!("{prefix}:{version}:{{"), format!("}}:{policy}")),
         };

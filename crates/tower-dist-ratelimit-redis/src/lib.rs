@@ -57,6 +57,7 @@ mod scripts;
 mod send_queue;
 mod sentinel;
 mod source;
+mod tags;
 mod target;
 #[cfg(feature = "tls")]
 mod tls;

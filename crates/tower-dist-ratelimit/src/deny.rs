@@ -13,14 +13,16 @@ use tokio::time::Instant;
 
 use self::denial::Denial;
 use crate::{
-    BuildError, Decision, Decisions, Policy, Source,
+    BuildError, Decision, Policy, Source,
     algorithm::saturating_nanos,
-    backend::{Answer, Backend, BackendError, BoxFuture, Charge, PolicyId},
+    backend::{
+        Answer, Backend, BackendError, BoxFuture, Charge, JointDecision, OwnedCharge, PolicyId,
+    },
     bracket::Bracket,
     terms::Terms,
 };
 
-/// Maximum number of remembered rejections, and number of key versions. A new rejection replaces an older one whose
+/// Maximum number of remembered rejections, and of numbers of changes. A new rejection replaces an older one whose
 /// request hashes to the same place. At worst, the backend gets the same calls as without a cache.
 const PLACES: usize = 4096;
 
@@ -35,34 +37,31 @@ const LONGEST: u64 = 1_000_000_000;
 pub(crate) struct DenyCache {
     created: Instant,
     hasher: RandomState,
-    /// When the last remembered rejection ends, in nanoseconds since the cache was created. 0 if all have ended. Then a
-    /// request costs only a look at this field.
+    /// When the last remembered rejection ends, in nanoseconds since the cache was created, or later. Once it has ended,
+    /// the next look-up sets this to 0. From then on, a request usually costs only a look at this field.
     last_until: AtomicU64,
     places: Box<[Mutex<Option<Box<Denial>>>]>,
-    /// The number of changes of all keys: settlements and resets through this cache, each counted before and after it.
+    /// The number of changes of all keys. A settlement or reset of a key through this cache counts as a change before
+    /// and after it. A request with another quota than the previous one counts, too.
     changes: AtomicU64,
-    /// The numbers of the latest changes of all keys. Several keys can share one; then changing one key invalidates all
-    /// of them.
-    latest: Box<[AtomicU64]>,
+    /// The latest changes of all keys. Several keys can share one; then changing one key invalidates all of them.
+    latest: Box<[Change]>,
     terms: Box<[Terms]>,
+    has_dynamic_quotas: bool,
 }
 
-/// A request's look-up in the cache.
-#[derive(Clone, Copy, Default)]
-struct Lookup {
-    /// Hash of the request's policies and keys.
-    tag: u64,
-    /// Hash of the request's quotas.
-    quotas: u64,
-    /// The number of the latest change of its keys.
-    changes: u64,
+/// The latest change of a key.
+#[derive(Default)]
+struct Change {
+    number: AtomicU64,
+    /// Hash of the quota in the previous request, or 0 before the first request.
+    quota: AtomicU64,
 }
 
 /// The time when a request was sent, as a time and as a number of changes.
 #[derive(Clone, Copy)]
 pub(crate) struct SendTime {
     pub(crate) at: Instant,
-    /// The number of changes of all keys by then.
     changes: u64,
 }
 
@@ -70,6 +69,9 @@ pub(crate) struct SendTime {
 pub(crate) struct Denying {
     pub(crate) inner: Arc<dyn Backend>,
     pub(crate) cache: Arc<DenyCache>,
+    /// Whether the cache learns from the answers here. Otherwise the [guard](crate::limits) passes them to the cache,
+    /// without a future around each answer.
+    pub(crate) learns: bool,
 }
 
 impl DenyCache {
@@ -81,13 +83,20 @@ impl DenyCache {
             last_until: AtomicU64::new(0),
             places: (0..PLACES).map(|_| Mutex::default()).collect(),
             changes: AtomicU64::new(0),
-            latest: (0..PLACES).map(|_| AtomicU64::default()).collect(),
+            latest: (0..PLACES).map(|_| Change::default()).collect(),
+            has_dynamic_quotas: terms.iter().any(|terms| terms.is_dynamic),
             terms,
         }
     }
 
-    /// Call it before a request is sent.
-    pub(crate) fn sent(&self) -> SendTime {
+    /// Call it before a request is sent, and before the cache is asked.
+    pub(crate) fn sent<'a>(&self, charges: impl Iterator<Item = Charge<'a>>) -> SendTime {
+        for charge in charges.filter(|_| self.has_dynamic_quotas) {
+            let (tag, quota) = (self.tag(&charge), self.quota(&charge));
+            if self.latest(tag).quota.swap(quota, SeqCst) != quota {
+                self.change(tag);
+            }
+        }
         let (at, changes) = (Instant::now(), self.changes.load(SeqCst));
         SendTime { at, changes }
     }
@@ -102,7 +111,15 @@ impl DenyCache {
         self.hasher.hash_one((charge.policy, charge.key))
     }
 
-    fn latest(&self, tag: u64) -> &AtomicU64 {
+    /// Returns a hash of the charge's own quota. 0 if no policy has dynamic quotas.
+    fn quota(&self, charge: &Charge<'_>) -> u64 {
+        match self.has_dynamic_quotas {
+            true => self.hasher.hash_one(charge.quota),
+            false => 0,
+        }
+    }
+
+    fn latest(&self, tag: u64) -> &Change {
         // Any bits of the hash would do.
         let number = usize::try_from((tag >> 32) % PLACES as u64).unwrap_or_default();
         &self.latest[number]
@@ -111,18 +128,20 @@ impl DenyCache {
     /// Invalidates the remembered rejections of a key.
     fn change(&self, tag: u64) {
         let number = self.changes.fetch_add(1, SeqCst) + 1;
-        self.latest(tag).fetch_max(number, SeqCst);
+        self.latest(tag).number.fetch_max(number, SeqCst);
     }
 
-    fn look_up<'a>(&self, charges: impl Iterator<Item = Charge<'a>>) -> Lookup {
-        let mut lookup = Lookup::default();
+    /// Returns a hash of the request's policies, keys and quotas, and the number of the latest change of its keys.
+    fn look_up<'a>(&self, charges: impl Iterator<Item = Charge<'a>>) -> (u64, u64) {
+        let (mut whole, mut changes) = (0_u64, 0);
         for charge in charges {
             let tag = self.tag(&charge);
-            lookup.tag = lookup.tag.rotate_left(1) ^ tag;
-            lookup.quotas = lookup.quotas.rotate_left(1) ^ self.hasher.hash_one(charge.quota);
-            lookup.changes = lookup.changes.max(self.latest(tag).load(SeqCst));
+            changes = changes.max(self.latest(tag).number.load(SeqCst));
+            // A new quota changes the key, but a concurrent thread can miss the change. So the hash depends on the
+            // quota, too.
+            whole = whole.rotate_left(1) ^ tag.wrapping_add(self.quota(&charge));
         }
-        lookup
+        (whole, changes)
     }
 
     fn place(&self, tag: u64) -> MutexGuard<'_, Option<Box<Denial>>> {
@@ -142,15 +161,12 @@ impl DenyCache {
             let _ = self.last_until.compare_exchange(last, 0, SeqCst, SeqCst);
             return false;
         }
-        let lookup = self.look_up(charges.iter().copied());
-        let mut place = self.place(lookup.tag);
-        let Some(denial) = place.as_deref().filter(|one| one.lookup.tag == lookup.tag) else {
+        let (tag, changes) = self.look_up(charges.iter().copied());
+        let mut place = self.place(tag);
+        let Some(denial) = place.as_deref().filter(|one| one.tag == tag) else {
             return false;
         };
-        // With another quota, the backend decides, also after the former quota is in force again.
-        let is_valid =
-            lookup.quotas == denial.lookup.quotas && lookup.changes <= denial.lookup.changes;
-        if now >= denial.until || !is_valid {
+        if now >= denial.until || changes > denial.changes {
             *place = None;
             return false;
         }
@@ -167,31 +183,29 @@ impl DenyCache {
         true
     }
 
-    /// Remembers a rejection. Forgets the remembered rejection of a request that the backend now allows.
+    /// Remembers a rejection. If the request took tokens, forgets the remembered rejection of an equal request, whose wait
+    /// can now be too short.
     #[inline]
     pub(crate) fn learn<'a>(
         &self,
         sent: SendTime,
         charges: impl Iterator<Item = Charge<'a>> + Clone,
-        allowed: bool,
-        decisions: &Decisions,
+        verdict: &JointDecision,
     ) {
-        if allowed && self.last_until.load(SeqCst) == 0 {
+        let took_tokens = || verdict.decisions.iter().any(|one| one.granted > 0);
+        if verdict.allowed && (self.last_until.load(SeqCst) == 0 || !took_tokens()) {
             return;
         }
-        let mut lookup = self.look_up(charges.clone());
-        let mut place = self.place(lookup.tag);
-        if allowed {
-            // If the request took tokens, the wait of a remembered rejection can be too short.
-            let took = decisions.iter().any(|one| one.granted > 0);
-            place.take_if(|denial| took && denial.lookup.tag == lookup.tag);
+        let (tag, changes) = self.look_up(charges.clone());
+        if verdict.allowed {
+            self.place(tag).take_if(|denial| denial.tag == tag);
             return;
         }
         let by_backend = |one: &Decision| matches!(one.source, Source::Backend);
-        if lookup.changes > sent.changes || !decisions.iter().all(by_backend) {
+        if changes > sent.changes || !verdict.decisions.iter().all(by_backend) {
             return;
         }
-        let rejected = decisions.iter().filter(|decision| !decision.allowed);
+        let rejected = verdict.decisions.iter().filter(|one| !one.allowed);
         // If several policies reject, the shortest wait counts. After that wait, the backend decides again.
         let waits = rejected.map(|decision| decision.retry_after.map_or(LONGEST, saturating_nanos));
         let wait = waits.min().unwrap_or(0).min(LONGEST);
@@ -199,13 +213,13 @@ impl DenyCache {
         let arrived = self.nanos(Instant::now());
         if arrived < until {
             self.last_until.fetch_max(until, SeqCst);
-            lookup.changes = sent.changes;
-            *place = Some(Box::new(Denial {
-                lookup,
+            *self.place(tag) = Some(Box::new(Denial {
+                tag,
+                changes: sent.changes,
                 until,
                 arrived,
                 costs: charges.map(|charge| charge.cost).collect(),
-                decisions: decisions.clone(),
+                decisions: verdict.decisions.clone(),
             }));
         }
     }
@@ -226,9 +240,29 @@ impl Backend for Denying {
     }
 
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
-        match self.cache.recall(charges, out) {
-            true => Answer::Done(false),
-            false => self.inner.acquire(charges, out),
+        let sent = self
+            .learns
+            .then(|| self.cache.sent(charges.iter().copied()));
+        if self.cache.recall(charges, out) {
+            return Answer::Done(false);
+        }
+        match (sent, self.inner.acquire(charges, out)) {
+            (Some(sent), Answer::Later(answer)) => {
+                let owned = charges
+                    .iter()
+                    .map(|charge| (OwnedCharge::of(charge), charge.cost));
+                let (cache, owned) = (Arc::clone(&self.cache), owned.collect::<Vec<_>>());
+                Answer::Later(Box::pin(async move {
+                    let verdict = answer.await;
+                    if let Ok(verdict) = &verdict {
+                        let charges = owned.iter().map(|(owned, cost)| owned.charge(*cost));
+                        cache.learn(sent, charges, verdict);
+                    }
+                    verdict
+                }))
+            }
+            // Only answers that cost a round trip are worth remembering.
+            (_, answer) => answer,
         }
     }
 
@@ -262,8 +296,15 @@ mod tests {
                 source,
                 ..Decision::reject(1, 0, Some(wait), wait)
             };
-            let decisions = std::iter::once(decision).collect();
-            cache.learn(cache.sent(), charges.into_iter(), false, &decisions);
+            let verdict = JointDecision {
+                allowed: false,
+                decisions: std::iter::once(decision).collect(),
+            };
+            cache.learn(
+                cache.sent(charges.into_iter()),
+                charges.into_iter(),
+                &verdict,
+            );
             let mut out = [Decision::default()];
             let recalled = cache.recall(&charges, &mut out);
             assert_eq!(recalled, remembers);

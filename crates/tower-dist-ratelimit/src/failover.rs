@@ -46,6 +46,7 @@ pub(crate) struct Failover {
     /// the destructor of a `Meter`, cannot wait for them. Dropping the `Failover` cancels them.
     pub(crate) corrections: Background,
     pub(crate) lost_corrections: Arc<AtomicU64>,
+    /// The deny cache, if the guard passes the answers to it.
     pub(crate) deny_cache: Option<Arc<DenyCache>>,
 }
 

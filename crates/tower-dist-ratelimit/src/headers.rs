@@ -75,11 +75,9 @@ impl ResponseHeaders {
 }
 
 /// Returns the value of `RateLimit-Policy`, or `None` without policies.
-pub(crate) fn policies<'a>(
-    policies: impl Iterator<Item = (&'a str, Quota)>,
-) -> Option<HeaderValue> {
+pub(crate) fn policies<'a>(all: impl Iterator<Item = (&'a str, Quota)>) -> Option<HeaderValue> {
     let mut text = FieldText::new();
-    for (quoted, quota) in policies {
+    for (quoted, quota) in all {
         text.member(quoted);
         let (tokens, window) = quota.most();
         text.parameter(b";q=", tokens);
@@ -91,11 +89,9 @@ pub(crate) fn policies<'a>(
 }
 
 /// Returns the value of `RateLimit`, or `None` without decisions.
-pub(crate) fn state<'a>(
-    decided: impl Iterator<Item = (&'a str, &'a Decision)>,
-) -> Option<HeaderValue> {
+pub(crate) fn state<'a>(all: impl Iterator<Item = (&'a str, &'a Decision)>) -> Option<HeaderValue> {
     let mut text = FieldText::new();
-    for (quoted, decision) in decided {
+    for (quoted, decision) in all {
         text.member(quoted);
         let (remaining, seconds) = numbers(decision);
         text.parameter(b";r=", remaining);

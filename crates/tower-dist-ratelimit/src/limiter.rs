@@ -6,7 +6,7 @@ use std::{fmt, future::poll_fn, sync::Arc};
 use smallvec::SmallVec;
 
 pub use self::builder::LimiterBuilder;
-use self::check::CheckFuture;
+use self::check::{CheckFuture, DecisionResult};
 use crate::{
     BuildError, Decided, Decision, FailureMode, Policy, Quota, Source,
     backend::{Answer, Backend, BackendError, Charge, Timeout},
@@ -360,11 +360,7 @@ fn sink_of(key: impl IntoKey) -> KeySink {
 
 /// Returns the decision that matters most to the caller, or the error that left the check undecided.
 #[inline(never)]
-fn decision(
-    limits: &Limits,
-    outcome: Outcome,
-    check: &mut Check,
-) -> Result<Decision, BackendError> {
+fn decision(limits: &Limits, outcome: Outcome, check: &mut Check) -> DecisionResult {
     let allowed = matches!(outcome, Outcome::Pass { .. });
     if !allowed && let Some(error) = check.cause.take() {
         return Err(error);

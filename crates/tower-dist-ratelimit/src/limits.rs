@@ -193,7 +193,8 @@ impl Settings {
         // nothing.
         let ids = register_checked(&*backend, &policies)?;
         if self.deny_cache && backend.is_remote() {
-            backend = guard.cache(backend, Terms::all(&policies, &ids));
+            let exact = consistency == Consistency::Exact;
+            backend = guard.cache(backend, Terms::all(&policies, &ids), exact);
         }
         let (backend, leasing) = match self.wrap {
             None => (backend, None),

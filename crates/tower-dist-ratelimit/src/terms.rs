@@ -12,6 +12,8 @@ pub(crate) struct Terms {
     pub(crate) id: PolicyId,
     pub(crate) algorithm: Algorithm,
     pub(crate) quota: Quota,
+    /// Whether keys can have quotas of their own.
+    pub(crate) is_dynamic: bool,
 }
 
 impl Terms {
@@ -21,6 +23,7 @@ impl Terms {
             id,
             algorithm: policy.algorithm(),
             quota: policy.quota(),
+            is_dynamic: policy.has_dynamic_quotas(),
         });
         terms.collect()
     }

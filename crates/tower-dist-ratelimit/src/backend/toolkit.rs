@@ -21,7 +21,7 @@ pub use {
     health::Health,
     keys::Keys,
     reconnect::{Connector, Reconnect},
-    tag::{Tag, Tags, tag, tag_bits},
+    tag::{Tag, tag, tag_bits},
     timeouts::{Timeouts, connect_within},
     transaction::{PartAnswer, PendingVerdict, TransactionPart, Transactions},
 };

@@ -2,13 +2,14 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::Lookup;
 use crate::{Decision, Decisions, backend::Charge, terms::Terms};
 
 /// A remembered rejection. Times are in nanoseconds since the cache was created.
 pub(super) struct Denial {
-    /// The look-up of the rejected request, with the number of all changes when the request was sent.
-    pub(super) lookup: Lookup,
+    /// Hash of the request's policies, keys and quotas.
+    pub(super) tag: u64,
+    /// The number of changes of all keys when the request was sent.
+    pub(super) changes: u64,
     /// The rejection is repeated until this time at the latest.
     pub(super) until: u64,
     /// When the backend's answer arrived.

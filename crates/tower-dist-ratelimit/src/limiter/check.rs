@@ -11,7 +11,7 @@ use crate::{
     limits::{Check, Outcome, Pending},
 };
 
-type DecisionResult = Result<Decision, BackendError>;
+pub(super) type DecisionResult = Result<Decision, BackendError>;
 
 /// The future of [`Limiter::check`] and [`Limiter::check_n`]. It is written by hand, because an `async` function moves
 /// the decision in pieces, which costs as much as hashing the key.

@@ -110,6 +110,10 @@ impl Check {
         delays.max().unwrap_or_default()
     }
 
+    pub(super) fn all_charges(&self) -> impl Iterator<Item = Charge<'_>> + Clone {
+        self.charges.iter().map(|asked| asked.charge(self.keys()))
+    }
+
     /// Returns the bytes that hold the keys.
     #[inline]
     pub(crate) fn keys(&self) -> &[u8] {

@@ -153,7 +153,7 @@ impl Limits {
         if check.charges.iter().any(PolicyCharge::has_zero_quota) {
             // A quota of zero rejects the request without the backend.
             check.charges.retain(|asked| asked.has_zero_quota());
-            check.decisions = Decisions::rejected(check.charges.len());
+            check.decisions.reject(check.charges.len());
             return Outcome::Reject(Reason::Quota);
         }
         self.guard.query(self, check)

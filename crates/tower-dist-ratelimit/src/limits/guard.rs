@@ -19,14 +19,17 @@ use crate::{
 /// Maximum number of corrections in flight per limit: about the number of concurrent requests of a busy instance.
 const MAX_CORRECTIONS: usize = 1024;
 
+type SharedBackend = Arc<dyn Backend>;
+
 /// Queries the backend, and handles its failures and its late answers.
 ///
 /// The default methods are for a backend in this process, which normally neither fails nor answers later. The guard is
 /// a trait object. So a binary with only such a backend usually contains no circuit breaker and no deny cache, unless
 /// it sets a consistency.
 pub(crate) trait BackendGuard: Send + Sync {
-    /// Caches the rejections of a remote backend.
-    fn cache(&mut self, backend: Arc<dyn Backend>, _: Box<[Terms]>) -> Arc<dyn Backend> {
+    /// Caches the rejections of a remote backend. `exact` is whether this guard queries the result directly, without
+    /// leases and without local counts.
+    fn cache(&mut self, backend: SharedBackend, _: Box<[Terms]>, _: bool) -> SharedBackend {
         backend
     }
 
@@ -80,10 +83,14 @@ impl BackendGuard for Unguarded {}
 
 /// The guard of a remote backend, and of any backend for which the user sets a consistency.
 impl BackendGuard for Failover {
-    fn cache(&mut self, inner: Arc<dyn Backend>, terms: Box<[Terms]>) -> Arc<dyn Backend> {
-        let cache = Arc::new(DenyCache::new(terms));
-        self.deny_cache = Some(Arc::clone(&cache));
-        Arc::new(Denying { inner, cache })
+    fn cache(&mut self, inner: SharedBackend, terms: Box<[Terms]>, exact: bool) -> SharedBackend {
+        let (cache, learns) = (Arc::new(DenyCache::new(terms)), !exact);
+        self.deny_cache = exact.then(|| Arc::clone(&cache));
+        Arc::new(Denying {
+            inner,
+            cache,
+            learns,
+        })
     }
 
     fn query(&self, limits: &Limits, check: &mut Check) -> Outcome {
@@ -95,7 +102,8 @@ impl BackendGuard for Failover {
         let Some(permit) = self.recover(limits, check, permit) else {
             return Outcome::Reject(Reason::ReducedCapacity);
         };
-        let sent = self.deny_cache.as_ref().map(|cache| cache.sent());
+        let deny_cache = self.deny_cache.as_ref();
+        let sent = deny_cache.map(|cache| cache.sent(check.all_charges()));
         let allowed = match check.acquire(&*limits.backend) {
             Answer::Later(answer) => {
                 self.answers_later();
@@ -123,11 +131,10 @@ impl BackendGuard for Failover {
                 return Err(BackendError::new(error));
             }
             self.answered(permit, false);
-            check.decisions = answer.decisions;
             if let (Some(cache), Some(sent)) = (&self.deny_cache, sent) {
-                let charges = check.charges.iter().map(|asked| asked.charge(check.keys()));
-                cache.learn(sent, charges, answer.allowed, &check.decisions);
+                cache.learn(sent, check.all_charges(), &answer);
             }
+            check.decisions = answer.decisions;
             Ok(answer.allowed)
         });
         Poll::Ready(self.complete(limits, check, permit, allowed))

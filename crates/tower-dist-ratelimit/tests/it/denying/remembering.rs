@@ -1,6 +1,11 @@
 //! Remembered rejections, and how long they last.
 
+use http::{Method, Request};
+use tower::Layer;
+use tower_dist_ratelimit::{Consistency, RateLimitLayer, key};
+
 use super::*;
+use crate::support::{Probe, send};
 
 /// Only a request that takes tokens lowers the remaining tokens below the number in a rejection.
 #[tokio::test(start_paused = true)]
@@ -60,4 +65,68 @@ async fn the_wait_for_more_tokens_than_were_rejected_is_rounded_up() {
         costly.retry_after,
         Some(Duration::from_nanos(1_333_333_334))
     );
+}
+
+/// While the rejection is in flight, the key's quota is raised for one request, so the key's tokens return sooner.
+#[tokio::test(start_paused = true)]
+async fn a_rejection_that_a_raised_limit_overtakes_is_not_remembered() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = limiter(&wan, two().dynamic_quotas());
+    let small = limiter.with_quota(Quota::per_second(2));
+    let large = limiter.with_quota(Quota::per_second(20));
+    for _ in 0..2 {
+        assert!(small.check("key").await.unwrap().allowed);
+    }
+    wan.is_off(Duration::ZERO, 2 * AWAY);
+    let meanwhile = async {
+        sleep(Duration::from_millis(1)).await;
+        wan.is_away(Duration::ZERO);
+        assert!(large.check("key").await.unwrap().allowed);
+    };
+    let (rejected, ()) = futures_util::future::join(small.check("key"), meanwhile).await;
+    assert_eq!(rejected.unwrap().source, Source::Backend);
+    advance(Duration::from_millis(200)).await;
+    assert!(small.check("key").await.unwrap().allowed);
+}
+
+/// Only one policy applies to a GET. It has a key in common with the rejected PUT.
+#[tokio::test(start_paused = true)]
+async fn a_limit_raised_in_another_set_of_policies_applies_immediately() {
+    let wan = Wan::away(Duration::ZERO);
+    let large = |head: key::RequestParts<'_>| {
+        let is_large = *head.method() == Method::GET;
+        is_large.then(|| Quota::per_second(20))
+    };
+    let layer = RateLimitLayer::builder(wan.clone())
+        .limit(two().by(key::header("key")).quota_by(large))
+        .limit(
+            Policy::new("writes", Quota::per_second(1_000))
+                .only_if(|head| *head.method() == Method::PUT),
+        )
+        .build()
+        .unwrap();
+    let mut service = layer.layer(Probe::default());
+    let from = |method: Method| {
+        let request = Request::builder().method(method).header("key", "one");
+        request.body(()).unwrap()
+    };
+    for status in [200, 200, 429] {
+        assert_eq!(send(&mut service, from(Method::PUT)).await.status(), status);
+    }
+    assert_eq!(send(&mut service, from(Method::GET)).await.status(), 200);
+    advance(Duration::from_millis(200)).await;
+    assert_eq!(send(&mut service, from(Method::PUT)).await.status(), 200);
+}
+
+/// With leases, the cache is asked only for requests that no lease pays for.
+#[tokio::test(start_paused = true)]
+async fn with_leases_a_rejection_of_a_key_without_a_lease_is_repeated() {
+    let wan = Wan::away(AWAY);
+    let limiter = Limiter::builder(wan.clone(), two()).consistency(Consistency::leased());
+    let limiter = limiter.build().unwrap();
+    use_up(&limiter).await;
+    let rejected = limiter.check("key").await.unwrap();
+    assert_eq!(rejected.source, Source::DenyCache);
+    limiter.refund("key", 1).await.unwrap();
+    assert!(limiter.check("key").await.unwrap().allowed);
 }
