@@ -38,24 +38,19 @@ pub(crate) struct DenyCache {
     created: Instant,
     hasher: RandomState,
     /// When the last remembered rejection ends, in nanoseconds since the cache was created, or later. Once it has ended,
-    /// the next look-up sets this to 0. From then on, a request usually costs only a look at this field.
+    /// the next look-up sets this to 0. From then on, a look-up costs only a look at this field.
     last_until: AtomicU64,
     places: Box<[Mutex<Option<Box<Denial>>>]>,
     /// The number of changes of all keys. A settlement or reset of a key through this cache counts as a change before
-    /// and after it. A request with another quota than the previous one counts, too.
+    /// and after it. Before a request, a new quota counts, too.
     changes: AtomicU64,
-    /// The latest changes of all keys. Several keys can share one; then changing one key invalidates all of them.
-    latest: Box<[Change]>,
+    /// The numbers of the latest changes of all keys. Several keys can share one; then changing one key invalidates all
+    /// of them.
+    latest: Box<[AtomicU64]>,
+    /// Hashes of the quotas in the latest requests of all keys, or 0 before the first request. Shared by the same keys.
+    /// Empty without dynamic quotas.
+    quotas: Box<[AtomicU64]>,
     terms: Box<[Terms]>,
-    has_dynamic_quotas: bool,
-}
-
-/// The latest change of a key.
-#[derive(Default)]
-struct Change {
-    number: AtomicU64,
-    /// Hash of the quota in the previous request, or 0 before the first request.
-    quota: AtomicU64,
 }
 
 /// The time when a request was sent, as a time and as a number of changes.
@@ -77,24 +72,30 @@ pub(crate) struct Denying {
 impl DenyCache {
     /// Returns an empty cache of rejections by policies with these terms.
     pub(crate) fn new(terms: Box<[Terms]>) -> Self {
+        let numbers = |len| (0..len).map(|_| AtomicU64::new(0)).collect();
+        let is_dynamic = terms.iter().any(|terms| terms.is_dynamic);
         Self {
             created: Instant::now(),
             hasher: RandomState::new(),
             last_until: AtomicU64::new(0),
             places: (0..PLACES).map(|_| Mutex::default()).collect(),
             changes: AtomicU64::new(0),
-            latest: (0..PLACES).map(|_| Change::default()).collect(),
-            has_dynamic_quotas: terms.iter().any(|terms| terms.is_dynamic),
+            latest: numbers(PLACES),
+            quotas: numbers(if is_dynamic { PLACES } else { 0 }),
             terms,
         }
     }
 
     /// Call it before a request is sent, and before the cache is asked.
     pub(crate) fn sent<'a>(&self, charges: impl Iterator<Item = Charge<'a>>) -> SendTime {
-        for charge in charges.filter(|_| self.has_dynamic_quotas) {
+        // A charge of zero cost puts no quota in force.
+        for charge in charges.filter(|charge| !self.quotas.is_empty() && charge.cost > 0) {
             let (tag, quota) = (self.tag(&charge), self.quota(&charge));
-            if self.latest(tag).quota.swap(quota, SeqCst) != quota {
+            let last = &self.quotas[number(tag)];
+            if last.load(SeqCst) != quota {
+                // First, so that a thread that finds the new quota finds the change, too.
                 self.change(tag);
+                last.store(quota, SeqCst);
             }
         }
         let (at, changes) = (Instant::now(), self.changes.load(SeqCst));
@@ -113,22 +114,16 @@ impl DenyCache {
 
     /// Returns a hash of the charge's own quota. 0 if no policy has dynamic quotas.
     fn quota(&self, charge: &Charge<'_>) -> u64 {
-        match self.has_dynamic_quotas {
-            true => self.hasher.hash_one(charge.quota),
-            false => 0,
+        match self.quotas.is_empty() {
+            true => 0,
+            false => self.hasher.hash_one(charge.quota),
         }
-    }
-
-    fn latest(&self, tag: u64) -> &Change {
-        // Any bits of the hash would do.
-        let number = usize::try_from((tag >> 32) % PLACES as u64).unwrap_or_default();
-        &self.latest[number]
     }
 
     /// Invalidates the remembered rejections of a key.
     fn change(&self, tag: u64) {
-        let number = self.changes.fetch_add(1, SeqCst) + 1;
-        self.latest(tag).number.fetch_max(number, SeqCst);
+        let change = self.changes.fetch_add(1, SeqCst) + 1;
+        self.latest[number(tag)].fetch_max(change, SeqCst);
     }
 
     /// Returns a hash of the request's policies, keys and quotas, and the number of the latest change of its keys.
@@ -136,7 +131,7 @@ impl DenyCache {
         let (mut whole, mut changes) = (0_u64, 0);
         for charge in charges {
             let tag = self.tag(&charge);
-            changes = changes.max(self.latest(tag).number.load(SeqCst));
+            changes = changes.max(self.latest[number(tag)].load(SeqCst));
             // A new quota changes the key, but a concurrent thread can miss the change. So the hash depends on the
             // quota, too.
             whole = whole.rotate_left(1) ^ tag.wrapping_add(self.quota(&charge));
@@ -223,6 +218,11 @@ impl DenyCache {
             }));
         }
     }
+}
+
+/// Returns the number of a key in `latest` and `quotas`. Any bits of the hash would do.
+fn number(tag: u64) -> usize {
+    usize::try_from((tag >> 32) % PLACES as u64).unwrap_or_default()
 }
 
 impl Denying {

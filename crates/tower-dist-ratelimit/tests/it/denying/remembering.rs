@@ -118,6 +118,18 @@ async fn a_limit_raised_in_another_set_of_policies_applies_immediately() {
     assert_eq!(send(&mut service, from(Method::PUT)).await.status(), 200);
 }
 
+/// A peek without the quota puts no other quota in force.
+#[tokio::test(start_paused = true)]
+async fn a_peek_under_another_quota_invalidates_no_rejection() {
+    let limiter = limiter(&Wan::away(AWAY), two().dynamic_quotas());
+    let small = limiter.with_quota(Quota::per_second(1));
+    assert!(small.check("key").await.unwrap().allowed);
+    for source in [Source::Backend, Source::DenyCache, Source::DenyCache] {
+        assert_eq!(small.check("key").await.unwrap().source, source);
+        limiter.peek("key").await.unwrap();
+    }
+}
+
 /// With leases, the cache is asked only for requests that no lease pays for.
 #[tokio::test(start_paused = true)]
 async fn with_leases_a_rejection_of_a_key_without_a_lease_is_repeated() {
