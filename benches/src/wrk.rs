@@ -12,7 +12,7 @@ use crate::report::{Goal, Row};
 pub(crate) const CORES: [&str; 2] = ["0", "1"];
 
 /// Rounds of one second each.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 10;
 
 /// A path of a server.
 pub(crate) struct Subject<'a> {
