@@ -197,7 +197,8 @@ impl DenyCache {
             return;
         }
         let by_backend = |one: &Decision| matches!(one.source, Source::Backend);
-        if changes > sent.changes || !verdict.decisions.iter().all(by_backend) {
+        let is_complete = verdict.decisions.len() == charges.clone().count();
+        if !is_complete || changes > sent.changes || !verdict.decisions.iter().all(by_backend) {
             return;
         }
         let rejected = verdict.decisions.iter().filter(|one| !one.allowed);
@@ -309,5 +310,24 @@ mod tests {
             let recalled = cache.recall(&charges, &mut out);
             assert_eq!(recalled, remembers);
         }
+    }
+
+    /// A backend of the user can return too few decisions.
+    #[test]
+    fn a_rejection_without_a_decision_on_each_charge_is_not_remembered() {
+        let (policy, id) = (Policy::new("p", Quota::per_hour(1)), PolicyId::new(0));
+        let cache = DenyCache::new(Terms::all(&[policy], &[id]));
+        let charges = [Charge::new(id, b"a", 1), Charge::new(id, b"b", 1)];
+        let wait = Duration::from_millis(500);
+        let verdict = JointDecision {
+            allowed: false,
+            decisions: std::iter::once(Decision::reject(1, 0, Some(wait), wait)).collect(),
+        };
+        cache.learn(
+            cache.sent(charges.into_iter()),
+            charges.into_iter(),
+            &verdict,
+        );
+        assert!(!cache.recall(&charges, &mut [Decision::default(); 2]));
     }
 }
