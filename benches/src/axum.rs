@@ -9,7 +9,7 @@ use std::io;
 
 pub(crate) use self::server::serve;
 use crate::report::{BARE, OURS, Row};
-use crate::wrk::{Subject, Wrk};
+use crate::wrk::{Subject, Wrk, start_self};
 
 const WITHOUT_FIELDS: &str = "axum hello, header key, without fields";
 const WITH_FIELDS: &str = "axum hello, header key, with fields";
@@ -36,7 +36,7 @@ pub(crate) fn rows() -> Vec<Row> {
 
 fn measure() -> io::Result<Vec<Row>> {
     let wrk = Wrk::find()?;
-    let server = server::start()?;
+    let server = start_self(&[])?;
     let subject = |case, name, path| Subject::new(case, name, &server, path);
     let without_fields = wrk.rows([
         subject(WITHOUT_FIELDS, BARE, server::BARE),

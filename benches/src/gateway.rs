@@ -16,7 +16,7 @@ use tests::servers::{Server, free_port};
 
 pub(crate) use self::floor::serve;
 use crate::report::{BARE, OURS, Row};
-use crate::wrk::{CORES, Subject, Wrk};
+use crate::wrk::{CORES, Subject, Wrk, start_self};
 
 const CASE: &str = "gateway, all layers";
 
@@ -43,7 +43,7 @@ pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
     let bare = start_gateway(&gateway, upstream.port(), &["--bare"]);
     let only = |layer| start_gateway(&gateway, upstream.port(), &["--layers", layer]);
     let [limit, retry, hedge] = ["limit", "retry", "hedge"].map(only);
-    let floor = start_floor(upstream.port())?;
+    let floor = start_self(&["--upstream", &upstream.port().to_string()])?;
     // Longer than any response.
     let unhedged = start_gateway(&gateway, upstream.port(), &["--hedge-at", "10000"]);
     Ok(wrk.rows([
@@ -92,18 +92,6 @@ fn start_gateway(program: &std::path::Path, upstream: u16, options: &[&str]) -> 
         let command = command.iter().chain(options);
         command.map(|&part| part.to_owned()).collect()
     })
-}
-
-/// The floor of the gateway, in a process of this program.
-fn start_floor(upstream: u16) -> io::Result<Server> {
-    let program = env::current_exe()?.to_string_lossy().into_owned();
-    let upstream = upstream.to_string();
-    Ok(Server::start_on(free_port, |port| {
-        let command = ["taskset", "-c", CORES[0], &program];
-        let options = ["--serve", port, "--upstream", &upstream];
-        let command = command.into_iter().chain(options);
-        command.map(str::to_owned).collect()
-    }))
 }
 
 /// An nginx of one process that keeps its connections, with one location. A proxy forwards to the port `upstream`.

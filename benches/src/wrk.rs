@@ -1,10 +1,10 @@
 //! The load generator `wrk`, and the rows of servers under its load.
 
-use std::io;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use std::{env, io};
 
-use ::tests::servers::Server;
+use ::tests::servers::{Server, free_port};
 
 use crate::report::{Goal, Row};
 
@@ -13,6 +13,20 @@ pub(crate) const CORES: [&str; 2] = ["0", "1"];
 
 /// Rounds of one second each.
 const ROUNDS: usize = 10;
+
+/// Starts a server in a process of this program, with these options besides its port.
+///
+/// # Errors
+///
+/// Returns an error if the path of this program is unknown.
+pub(crate) fn start_self(options: &[&str]) -> io::Result<Server> {
+    let program = env::current_exe()?.to_string_lossy().into_owned();
+    Ok(Server::start_on(free_port, |port| {
+        let command = ["taskset", "-c", CORES[0], &program, "--serve", port];
+        let command = command.iter().chain(options);
+        command.map(|&part| part.to_owned()).collect()
+    }))
+}
 
 /// A path of a server.
 pub(crate) struct Subject<'a> {

@@ -1,12 +1,11 @@
 use std::convert::Infallible;
+use std::io;
 use std::net::Ipv4Addr;
-use std::{env, io};
 
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use axum::{Router, routing::Route, routing::get};
 use http::{HeaderValue, StatusCode, header::CONTENT_TYPE, header::RETRY_AFTER};
-use tests::servers::{Server, free_port};
 use tower::layer::layer_fn;
 use tower::util::{MapResponseLayer, service_fn};
 use tower::{Layer, Service};
@@ -16,7 +15,6 @@ use crate::limit::{
     Floor, KEYS, PROBLEM, RATELIMIT, RATELIMIT_POLICY, by_header, http_floor, plenty,
     tower_governor, tower_governor_refusing, tower_governor_with_fields,
 };
-use crate::wrk::CORES;
 
 // Paths of the same length, because hyper and axum read them byte by byte.
 pub(super) const BARE: &str = "/0";
@@ -31,26 +29,6 @@ pub(super) const GOVERNOR_REJECTING: &str = "/8";
 pub(super) const FLOOR: &str = "/9";
 pub(super) const FLOOR_WITH_FIELDS: &str = "/a";
 pub(super) const FLOOR_REJECTING: &str = "/b";
-
-/// Starts a server in its own process.
-///
-/// # Errors
-///
-/// Returns an error if the path of this program is unknown.
-pub(super) fn start() -> io::Result<Server> {
-    let program = env::current_exe()?;
-    let command = [
-        "taskset",
-        "-c",
-        CORES[0],
-        &program.to_string_lossy(),
-        "--serve",
-    ];
-    Ok(Server::start_on(free_port, |port| {
-        let command = command.into_iter().chain([port]);
-        command.map(str::to_owned).collect()
-    }))
-}
 
 /// Serves on one thread.
 ///
