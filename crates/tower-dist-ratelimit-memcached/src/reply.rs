@@ -91,9 +91,11 @@ impl Parser {
         bytes.advance(dropped);
         self.skip -= dropped as u64;
         let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else {
-            return match bytes.len() {
-                0..=LONGEST_LINE => Ok(None),
-                _ => Err("a line without an end".to_owned()),
+            // One byte more for the `\r` of the longest line.
+            return if bytes.len() <= LONGEST_LINE + 1 {
+                Ok(None)
+            } else {
+                Err("a line without an end".to_owned())
             };
         };
         let line = bytes[..end].strip_suffix(b"\r");

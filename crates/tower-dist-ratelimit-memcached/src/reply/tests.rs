@@ -148,3 +148,14 @@ fn a_value_of_the_largest_length_is_read() {
     let read = meta(Code::Value, Some(&value), [None, None, Some(1)]);
     assert_eq!(all(&input).unwrap(), [read]);
 }
+
+#[test]
+fn the_longest_line_is_read_when_its_end_arrives_in_pieces() {
+    let line = format!("VERSION {}\r\n", "1".repeat(LONGEST_LINE - 8));
+    for cut in line.len() - 3..line.len() {
+        let (mut parser, mut bytes) = (Parser::default(), BytesMut::from(&line[..cut]));
+        assert_eq!(parser.next(&mut bytes), Ok(None), "{cut}");
+        bytes.extend_from_slice(&line.as_bytes()[cut..]);
+        assert!(parser.next(&mut bytes).is_ok_and(|reply| reply.is_some()));
+    }
+}
