@@ -511,7 +511,8 @@ impl Policy {
     /// look-up times out, [`FailureMode`](crate::FailureMode) decides. The mode [`Local`](crate::FailureMode::Local)
     /// then usually decides with this process's share of the quotas. Over a [`Memory`](crate::backend::Memory) without
     /// a [consistency](crate::RateLimitLayerBuilder::consistency) setting, `Local` instead decides all policies of the
-    /// request with their full quotas from [`Policy::new`](Self::new).
+    /// request with their full quotas from [`Policy::new`](Self::new). If another quota of the request is already known
+    /// to be zero, the request is rejected without the rest of the look-up.
     ///
     /// After the look-up, the backend has the whole timeout again, so a slow look-up never opens the backend's circuit.
     /// During the look-up the request occupies the ready inner service, so keep the quotas in a cache.

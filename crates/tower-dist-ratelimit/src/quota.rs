@@ -108,10 +108,11 @@ impl Quota {
     }
 
     /// Returns a number of tokens, and the time in which they return. Usually these are the limit and the window. If
-    /// the burst is larger than a limit above 0, they are the burst and the time in which a full burst returns.
+    /// the burst is larger than a limit above 0, they are the burst and the time in which a full burst returns. If the
+    /// burst is 0, the number is 0.
     pub(crate) fn most(&self) -> (u64, Duration) {
         if self.burst <= self.limit || self.limit == 0 {
-            return (self.limit, self.window);
+            return (self.allowed(), self.window);
         }
         (self.burst, self.time(self.burst))
     }

@@ -177,11 +177,12 @@ impl Limits {
                         }
                         false
                     });
-                    if late {
+                    let zero = check.charges.iter().any(PolicyCharge::has_zero_quota);
+                    if late && !zero {
                         self.warn_of_lookup_timeout();
                         // The backend was not queried, so the circuit breaker counts no failure.
                         self.fail_over(check, BackendError::late("quota", self.timeout))
-                    } else if lookups.is_empty() {
+                    } else if zero || lookups.is_empty() {
                         check.waiting = None;
                         self.decide_charges(check)
                     } else {

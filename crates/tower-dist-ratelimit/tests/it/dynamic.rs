@@ -141,14 +141,17 @@ async fn a_quota_changes_from_one_request_to_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn a_quota_of_zero_rejects_for_ever_without_the_backend() {
-    let (noting, builder) = builder(Policy::new("p", slow(1)).quota_by(told));
-    let builder = builder.limit(Policy::new("other", slow(1)));
-    let mut service = builder.build().unwrap().layer(Probe::default());
-    let response = send(&mut service, from("0")).await;
-    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(field(&response, "retry-after"), None);
-    assert_eq!(field(&response, "ratelimit"), Some(r#""p";r=0"#));
-    assert_eq!(noting.seen(), []);
+    for zero in [Quota::per_second(0), Quota::per_second(5).burst(0)] {
+        let (noting, builder) = builder(Policy::new("p", slow(1)).quota_by(move |_| Some(zero)));
+        let builder = builder.limit(Policy::new("other", slow(1)).hidden());
+        let mut service = builder.build().unwrap().layer(Probe::default());
+        let response = send(&mut service, get()).await;
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(field(&response, "retry-after"), None);
+        assert_eq!(field(&response, "ratelimit-policy"), Some(r#""p";q=0;w=1"#));
+        assert_eq!(field(&response, "ratelimit"), Some(r#""p";r=0"#));
+        assert_eq!(noting.seen(), []);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,6 +197,29 @@ async fn a_quota_can_be_looked_up_and_several_at_the_same_time() {
         [(1, fifty), (1, None), (1, fifty), (1, None)]
     );
     assert_eq!((probe.calls(), probe.clones()), (1, 1), "the ready one");
+}
+
+/// A client without any quota does not pass because the store of its other quota is down.
+#[tokio::test(start_paused = true)]
+async fn a_quota_of_zero_rejects_whatever_other_look_ups_do() {
+    for millis in [1, 49] {
+        let blocked = Policy::new("blocked", slow(1)).quota_by_async(move |_| async move {
+            sleep(Duration::from_millis(millis)).await;
+            Some(Quota::per_second(0))
+        });
+        let late = Policy::new("late", slow(1)).quota_by_async(|_| std::future::pending());
+        let layer = RateLimitLayer::builder(Memory::default())
+            .limit(late)
+            .limit(blocked)
+            .failure_mode(FailureMode::Open)
+            .build()
+            .unwrap();
+        let mut service = layer.layer(Probe::default());
+        let started = Instant::now();
+        let response = send(&mut service, get()).await;
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS, "{millis}");
+        assert_eq!(started.elapsed(), Duration::from_millis(millis));
+    }
 }
 
 #[tokio::test(start_paused = true)]
