@@ -38,7 +38,11 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new(
             PROCESSOR,
             Figure::Call,
-            vec![ours_processor(), governor_hot().goal(0.8), floor_hot()],
+            vec![
+                ours_processor(),
+                governor_hot().goal(0.8),
+                floor_processor(),
+            ],
         ),
         Case::new(ALGORITHMS, Figure::Call, by_algorithm()),
         Case::new(
@@ -161,6 +165,18 @@ fn floor_hot() -> Subject {
 
 fn charge(floor: &Floor, key: &String) {
     assert!(black_box(floor.charge(key)).is_ok(), "refused");
+}
+
+fn floor_processor() -> Subject {
+    let (floor, key, clock) = (Floor::plenty(KEYS), name(42), quanta::Clock::new());
+    let created = clock.raw();
+    Subject::looping(FLOOR, move |calls| {
+        for _ in 0..calls {
+            let now = || clock.delta_as_nanos(created, clock.raw());
+            let charged = black_box(&floor).charge_by(black_box(&key), now);
+            assert!(black_box(charged).is_ok(), "refused");
+        }
+    })
 }
 
 /// Only reads the clock.

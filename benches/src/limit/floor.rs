@@ -53,11 +53,22 @@ impl Floor {
 
     /// Charges one token to the key. Returns the tokens that remain, or the nanoseconds until a token is back.
     pub(crate) fn charge<K: Hash + ?Sized>(&self, key: &K) -> Result<u64, u64> {
+        self.charge_by(key, || {
+            let nanos = self.created.elapsed().as_nanos();
+            u64::try_from(nanos).expect("a bench takes less than 584 years")
+        })
+    }
+
+    /// Like [`charge`](Self::charge), with another clock. `now` returns the nanoseconds since a fixed time.
+    pub(super) fn charge_by<K: Hash + ?Sized>(
+        &self,
+        key: &K,
+        now: impl FnOnce() -> u64,
+    ) -> Result<u64, u64> {
         let hash = u128::from(self.hasher.hash_one(key));
         let slot = (hash * (self.words.len() / WORDS) as u128) >> 64;
         let state = &self.words[WORDS * usize::try_from(slot).expect("an index of the table")];
-        let nanos = self.created.elapsed().as_nanos();
-        let now = u64::try_from(nanos).expect("a bench takes less than 584 years");
+        let now = now();
         let mut seen = state.load(Acquire);
         loop {
             let next = seen.max(now) + self.period;
