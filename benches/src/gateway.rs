@@ -1,5 +1,5 @@
-//! `examples/gateway` under the load generator `wrk`: with all layers, without layers, and with the floor of the layers; and nginx as the
-//! same proxy.
+//! `examples/gateway` under the load generator `wrk`: with all layers, without layers, and with the floor of the layers.
+//! Also nginx as the same proxy.
 //!
 //! The proxy is a process on one core. `wrk` and the upstream, an nginx with a constant response, run on another.
 

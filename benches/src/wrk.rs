@@ -14,7 +14,7 @@ pub(crate) const CORES: [&str; 2] = ["0", "1"];
 /// Rounds of one second each.
 const ROUNDS: usize = 10;
 
-/// Starts a server in a process of this program, with these options besides its port.
+/// Starts a server in a process of this program, with these options in addition to its port.
 ///
 /// # Errors
 ///

@@ -86,7 +86,7 @@ impl DenyCache {
         }
     }
 
-    /// Call it before a request is sent, and before the cache is asked.
+    /// Call it before the cache is queried and the request is sent.
     pub(crate) fn sent<'a>(&self, charges: impl Iterator<Item = Charge<'a>>) -> SendTime {
         // A charge of zero cost puts no quota in force.
         for charge in charges.filter(|charge| !self.quotas.is_empty() && charge.cost > 0) {
@@ -285,49 +285,36 @@ mod tests {
     use super::*;
     use crate::Quota;
 
+    /// Whether a new cache repeats a rejection of these charges with this decision alone.
+    fn repeats(charges: &[Charge<'_>], decision: Decision) -> bool {
+        let policy = Policy::new("p", Quota::per_hour(1));
+        let cache = DenyCache::new(Terms::all(&[policy], &[PolicyId::new(0)]));
+        let verdict = JointDecision {
+            allowed: false,
+            decisions: std::iter::once(decision).collect(),
+        };
+        let sent = cache.sent(charges.iter().copied());
+        cache.learn(sent, charges.iter().copied(), &verdict);
+        cache.recall(charges, &mut vec![Decision::default(); charges.len()])
+    }
+
+    fn rejection() -> Decision {
+        let wait = Duration::from_millis(500);
+        Decision::reject(1, 0, Some(wait), wait)
+    }
+
     /// Tokens that one policy reserved for the rejected request may have been released since.
     #[test]
     fn a_rejection_made_in_parts_is_not_remembered() {
-        let (policy, id) = (Policy::new("p", Quota::per_hour(1)), PolicyId::new(0));
-        let cache = DenyCache::new(Terms::all(&[policy], &[id]));
-        let charges = [Charge::new(id, b"k", 1)];
-        for (source, remembers) in [(Source::Parts, false), (Source::Backend, true)] {
-            let wait = Duration::from_millis(500);
-            let decision = Decision {
-                source,
-                ..Decision::reject(1, 0, Some(wait), wait)
-            };
-            let verdict = JointDecision {
-                allowed: false,
-                decisions: std::iter::once(decision).collect(),
-            };
-            cache.learn(
-                cache.sent(charges.into_iter()),
-                charges.into_iter(),
-                &verdict,
-            );
-            let mut out = [Decision::default()];
-            let recalled = cache.recall(&charges, &mut out);
-            assert_eq!(recalled, remembers);
-        }
+        let charges = [Charge::new(PolicyId::new(0), b"k", 1)];
+        assert!(repeats(&charges, rejection()));
+        assert!(!repeats(&charges, rejection().by(Source::Parts)));
     }
 
     /// A backend of the user can return too few decisions.
     #[test]
     fn a_rejection_without_a_decision_on_each_charge_is_not_remembered() {
-        let (policy, id) = (Policy::new("p", Quota::per_hour(1)), PolicyId::new(0));
-        let cache = DenyCache::new(Terms::all(&[policy], &[id]));
-        let charges = [Charge::new(id, b"a", 1), Charge::new(id, b"b", 1)];
-        let wait = Duration::from_millis(500);
-        let verdict = JointDecision {
-            allowed: false,
-            decisions: std::iter::once(Decision::reject(1, 0, Some(wait), wait)).collect(),
-        };
-        cache.learn(
-            cache.sent(charges.into_iter()),
-            charges.into_iter(),
-            &verdict,
-        );
-        assert!(!cache.recall(&charges, &mut [Decision::default(); 2]));
+        let charges = [b"a", b"b"].map(|key| Charge::new(PolicyId::new(0), key, 1));
+        assert!(!repeats(&charges, rejection()));
     }
 }

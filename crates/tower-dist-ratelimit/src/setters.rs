@@ -62,8 +62,8 @@ macro_rules! shared_setters {
         ///
         /// # Cost
         ///
-        /// 100 kB per limiter or layer over a remote backend, 130 kB with dynamic quotas, and usually 400 bytes for each of
-        /// at most 4,096 rejections.
+        /// 100 kB per limiter or layer over a remote backend, 130 kB with dynamic quotas, and usually 400 bytes for each
+        /// of at most 4,096 rejections.
         pub fn deny_cache(mut self, on: bool) -> Self {
             self.settings.deny_cache = on;
             self

@@ -130,7 +130,7 @@ async fn a_peek_under_another_quota_invalidates_no_rejection() {
     }
 }
 
-/// With leases, the cache is asked only for requests that no lease pays for.
+/// With leases, the cache is queried only for requests that no lease pays for.
 #[tokio::test(start_paused = true)]
 async fn with_leases_a_rejection_of_a_key_without_a_lease_is_repeated() {
     let wan = Wan::away(AWAY);
