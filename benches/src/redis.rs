@@ -59,7 +59,8 @@ pub(crate) fn rows(effort: Effort) -> Result<Vec<Row>, Box<dyn Error>> {
 async fn measure(shape: Shape, effort: Effort) -> Result<[Row; 3], Box<dyn Error>> {
     let server = Server::start();
     let raw = Raw::connect(&server.url()).await?;
-    let quota = Quota::per_second(1_000_000_000);
+    // A token takes a second, so that a key's stored value is in force when the key's next request arrives.
+    let quota = Quota::per_second(1).burst(1_000_000_000);
     let redis = Redis::connect(&server.url()).await?;
     let limiter = Arc::new(Limiter::new(redis, Policy::new("bench", quota))?);
     let ask_raw = move |key: Arc<str>| {

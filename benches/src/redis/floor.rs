@@ -8,16 +8,18 @@ use redis::{Client, RedisError, Script};
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::timeout;
 
-/// A token per microsecond and a burst that is never exhausted, with the least work per key. It checks no stored value.
+/// A token per second and a burst that is never exhausted, with the least work per key. It checks no stored value.
 const LUA: &str = "
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local call, format, max = redis.call, string.format, math.max
-local texts, replies = call('MGET', unpack(KEYS)), {}
+local call, format, max, encode, decode = redis.call, string.format, math.max, struct.pack, struct.unpack
+local values, replies, ttl, text = call('MGET', unpack(KEYS)), {}, nil, nil
 for i = 1, #KEYS do
-  local used = max((tonumber(texts[i]) or now) - now, 0) + 1
-  replies[2 * i - 1], replies[2 * i] = 1000000000 - used, used
-  call('SET', KEYS[i], format('%d', now + used), 'PX', format('%d', used / 1000 + 3))
+  local full_at = values[i] and decode('<d', values[i]) or now
+  local used = max(full_at - now, 0) + 1000000
+  replies[2 * i - 1], replies[2 * i] = 1000000000000000 - used, used
+  if used ~= ttl then ttl, text = used, format('%d', used / 1000 + 3) end
+  call('SET', KEYS[i], encode('<d', now + used), 'PX', text)
 end
 return replies
 ";
@@ -81,7 +83,7 @@ async fn call(from: Requests, mut connection: MultiplexedConnection, hash: Strin
         command.arg(&*hash).arg(requests.len());
         for (key, _) in &requests {
             // The length of the keys of `ours`.
-            command.arg(format!("rl:b2:{{{key:0>32}}}:bench"));
+            command.arg(format!("rl:b3:{{{key:0>32}}}:bench"));
         }
         let answers: Result<Vec<i64>, RedisError> = command.query_async(&mut connection).await;
         let answers = answers.unwrap_or_default();
@@ -96,7 +98,7 @@ async fn count(from: Requests, mut connection: MultiplexedConnection) {
     let mut requests = Vec::new();
     while take(&from, &mut requests, REQUESTS).await {
         let mut command = redis::cmd("INCRBY");
-        command.arg("rl:b2:{everyone}:bench").arg(requests.len());
+        command.arg("rl:b3:{everyone}:bench").arg(requests.len());
         let count: Result<u64, RedisError> = command.query_async(&mut connection).await;
         for (_, reply) in requests.drain(..) {
             let _ = reply.send(count.is_ok());

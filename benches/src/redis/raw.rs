@@ -31,15 +31,15 @@ impl Raw {
         Ok(Self { connection, hash })
     }
 
-    /// Decides on a key with a token per microsecond and a burst that is never exhausted.
+    /// Decides on a key with a token per second and a burst that is never exhausted.
     pub(crate) async fn decide(&mut self, key: &str) -> bool {
         let mut command = redis::cmd("EVALSHA");
         command
             .arg(&*self.hash)
             .arg(1)
             .arg(key)
-            .arg(1)
-            .arg(1_000_000_000_u64);
+            .arg(1_000_000)
+            .arg(1_000_000_000_000_000_u64);
         let decision: Result<(i64, i64), RedisError> =
             command.query_async(&mut self.connection).await;
         decision.is_ok_and(|(allowed, _)| allowed == 1)

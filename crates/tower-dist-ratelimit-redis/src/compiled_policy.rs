@@ -117,12 +117,12 @@ fn part(policy: &Policy) -> ScriptPartResult {
                     "floor(tonumber(match(key, ':(%x%x%x%x)%x*$'), 16) / 65536 * $WINDOW)"
                 }
             };
-            let version = if staggered { "p1" } else { "f1" };
+            let version = if staggered { "p2" } else { "f2" };
             let fresh = format!("now + $WINDOW - (now + {offset}) % $WINDOW");
             window(policy, version, &fresh, "fresh - 1", "fresh + $WINDOW")
         }
         Algorithm::FixedWindowFromFirstRequest => {
-            window(policy, "h1", "now + $WINDOW", "now", "fresh")
+            window(policy, "h2", "now + $WINDOW", "now", "fresh")
         }
         Algorithm::SlidingWindow => sliding(policy, "t1", 1, false),
         Algorithm::SlidingWindowBuckets { count } => {
@@ -146,8 +146,8 @@ fn part(policy: &Policy) -> ScriptPartResult {
 fn paced(policy: &Policy, version: &str, algorithm: &str, max_wait: u64) -> ScriptPartResult {
     let rate = Rate::new(policy.quota())?;
     let (rate, layout, state, quota) = match policy.has_dynamic_quotas() {
-        true => (rate.finer(max_wait), "u1", source::USED, QUOTA_OF_UNITS),
-        false => (rate, "2", source::FULL_AT, FIXED_QUOTA),
+        true => (rate.finer(max_wait), "u2", source::USED, QUOTA_OF_UNITS),
+        false => (rate, "3", source::FULL_AT, FIXED_QUOTA),
     };
     let lua = [state, source::DRAINED, algorithm, quota].concat();
     let numbers = [

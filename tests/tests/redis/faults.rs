@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use tests::servers::Redis as Server;
+use tests::servers::{Redis as Server, Reply};
 use tokio::time::Instant;
 use tower_dist_ratelimit::{Policy, Quota};
 use tower_dist_ratelimit_redis::Redis;
@@ -80,8 +80,7 @@ async fn garbage_at_a_key_counts_as_unused_and_is_replaced() {
     let fresh = set.acquire("other", 1).await.unwrap();
     let keys: Vec<String> = server.keys();
     assert_eq!(keys.len(), 20);
-    // The commands take the key as their second word.
-    let words = [
+    let texts = [
         "",
         " ",
         "x",
@@ -96,33 +95,40 @@ async fn garbage_at_a_key_counts_as_unused_and_is_replaced() {
         "9000000000000000 5",
         "9000000000000000 1 1",
         "1700000000000000 -5",
-        "\0\u{1}",
-    ];
+        r"\0\1",
+    ]
+    .map(|text| format!("redis.call('SET', KEYS[1], '{text}')"));
+    // Most algorithms store two to four doubles.
+    let doubles = ["0/0", "1/0", "-1/0", "-1", "0.5", "1e300"].into_iter();
+    let doubles = doubles.flat_map(|number| {
+        [2, 3, 4].map(|count| {
+            let repeated = format!("string.rep(struct.pack('<d', {number}), {count})");
+            format!("redis.call('SET', KEYS[1], {repeated})")
+        })
+    });
     let others = [
-        &["HSET", "f", "v"][..],
-        &["RPUSH", "x", "y", "z"],
-        &["RPUSH", "1", "x", "2"],
-        &["SADD", "1"],
-    ];
-    let texts = words.map(|word| vec!["SET", word]).into_iter();
-    for garbage in texts.chain(others.map(<[&str]>::to_vec)) {
+        "redis.call('HSET', KEYS[1], 'f', 'v')",
+        "redis.call('RPUSH', KEYS[1], 'x', 'y', 'z')",
+        "redis.call('RPUSH', KEYS[1], '1', 'x', '2')",
+        "redis.call('SADD', KEYS[1], '1')",
+    ]
+    .map(String::from);
+    for garbage in texts.into_iter().chain(doubles).chain(others) {
         for key in &keys {
             server.call(&["DEL", key]);
-            let mut command = garbage.clone();
-            command.insert(1, key);
-            server.call(&command);
+            let written = server.call(&["EVAL", &garbage, "1", key]);
+            assert_eq!(written, Reply::Nil, "{garbage}");
         }
         let verdict = set.acquire("k", 1).await.unwrap();
         for (healed, fresh) in verdict.decisions.iter().zip(fresh.decisions.iter()) {
             assert_eq!(
                 (healed.allowed, healed.remaining),
                 (true, fresh.remaining),
-                "{:?}: {verdict:?}",
-                garbage
+                "{garbage}: {verdict:?}"
             );
         }
         let again = set.acquire("k", 1).await.unwrap();
-        assert_eq!(again.decisions[0].remaining, 98, "{:?}", garbage);
+        assert_eq!(again.decisions[0].remaining, 98, "{garbage}");
     }
 }
 

@@ -3,43 +3,47 @@
 -- describes the stored value.
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local tonumber, match, format, call = tonumber, string.match, string.format, redis.call
+local encode, decode = struct.pack, struct.unpack
 local replies, n = {}, 0
 -- If several requests all have the same key, it is sent once. Otherwise, if all asks (texts of the requests) are the
 -- same, one ask is sent.
-local one_key, one_ask = #KEYS == 1 and KEYS[1], #ARGV == 1 and ARGV[1]
+local one_key, one_ask, rows = #KEYS == 1 and KEYS[1], #ARGV == 1 and ARGV[1], max(#KEYS, #ARGV)
+local one_cost = one_ask and tonumber(one_ask)
 local latest = now + $FURTHEST
 -- `used` is the number of used units. `before` is this number according to the stored value, or -1 to force an update.
--- With several keys, tables hold these numbers by key, because a key can occur twice. With one key there is no table.
+-- With several keys, `used_of` holds `used` by key, because a key can occur twice.
 local used, before
-local used_of, before_of = not one_key and {}, not one_key and {}
+local used_of = not one_key and {}
+-- The last time to live, in milliseconds, and its text. Keys often have the same time to live.
+local ttl, ttl_text
 -- `MGET` returns false for missing values and for values of another type.
-local texts = call('MGET', unpack(KEYS))
-for i = 1, max(#KEYS, #ARGV) do
+local values = call('MGET', unpack(KEYS))
+for i = 1, rows do
   local key = one_key or KEYS[i]
-  if used_of then used = used_of[key] end
+  if used_of then
+    used = used_of[key]
+    before = used
+  end
   if not used then
     used = 0
-    local text, jumped = texts[one_key and 1 or i], false
-    if text then
-      local at, ahead, part = match(text, '^(%d+) (%d+) ?(%d*)$')
-      at, ahead = tonumber(at), tonumber(ahead)
+    local value, jumped = values[one_key and 1 or i], false
+    if value and #value == 24 then
+      local at, ahead, part = decode('<ddd', value)
       -- A time after `latest` is invalid. `part` is the part of `at` below a microsecond, in units. If it was written
       -- with another rate, it can exceed one microsecond, and then counts as one.
-      if at and at <= latest then
+      if at <= latest then
         jumped = at - now > ahead
-        used = max(0, min(min(at - now, ahead) * $RATE + min(tonumber(part) or 0, $RATE), $MOST_USED))
+        used = max(0, min(min(at - now, ahead) * $RATE + min($RATE, part), $MOST_USED))
       end
     end
     -- If the value was written at a time after now, the clock has jumped back. Then -1 forces an update, even if no
     -- token is taken.
     before = jumped and -1 or used
-    if used_of then before_of[key] = before end
   end
-  local text, kind = one_ask or ARGV[i], nil
-  local cost = tonumber(text)
+  local cost, kind = one_cost or tonumber(ARGV[i]), nil
   local want = cost
   if not cost then
-    kind, cost, want = match(text, '^([sx]?)(%-?%d+) (%d+)$')
+    kind, cost, want = match(one_ask or ARGV[i], '^([sx]?)(%-?%d+) (%d+)$')
     cost, want = tonumber(cost), tonumber(want)
   end
   if kind == 's' then
@@ -68,19 +72,15 @@ for i = 1, max(#KEYS, #ARGV) do
     end
   end
   if used_of then used_of[key] = used end
-end
-for i = 1, #KEYS do
-  local key = KEYS[i]
-  if used_of then used, before = used_of[key], before_of[key] end
-  if used ~= before then
+  -- A single key is written once, after its last request.
+  if used ~= before and (used_of or i == rows) then
     if used == 0 then
       call('DEL', key)
     else
-      local ahead, part = floor(used / $RATE), used % $RATE
-      local text = format(part == 0 and '%d %d' or '%d %d %d', now + ahead, ahead, part)
-      call('SET', key, text, 'PX', format('%d', ceil(used / ($RATE * 1000)) + $SLACK))
+      local ahead, millis = floor(used / $RATE), ceil(used / ($RATE * 1000)) + $SLACK
+      if millis ~= ttl then ttl, ttl_text = millis, format('%d', millis) end
+      call('SET', key, encode('<ddd', now + ahead, ahead, used % $RATE), 'PX', ttl_text)
     end
-    if used_of then before_of[key] = used end
   end
 end
 return replies

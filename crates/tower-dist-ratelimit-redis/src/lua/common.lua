@@ -1,19 +1,23 @@
--- Stored and answered numbers are integers below 2^53, where doubles are exact. Formatting them with '%d' takes a third
--- of the time that Redis takes to format a number. Times are in microseconds by this server's clock.
+-- Stored and answered numbers are integers below 2^53, where doubles are exact. Most values are such doubles, 8 bytes
+-- each: decoding them takes a tenth of the time of parsing text. Other numbers are formatted with '%d', which takes a
+-- third of the time that Redis takes to format a number. Times are in microseconds by this server's clock.
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local format, match = string.format, string.match
+local encode, decode = struct.pack, struct.unpack
 local call, pcall = redis.call, redis.pcall
 local changed, to_write = {}, 0
 
--- Returns the string at a key, or false if the key is missing or of another type.
-local function get(key)
-  local text = pcall('GET', key)
-  return type(text) == 'string' and text
+-- Returns the string at a key. Returns false if the key is missing or of another type, or if the string does not have
+-- `size` bytes.
+local function get(key, size)
+  local value = pcall('GET', key)
+  return type(value) == 'string' and #value == (size or #value) and value
 end
 
--- Parses a time. Returns nil for a text that is no number, and false for a time that is so late that it is invalid.
-local function time_of(text)
-  local at = tonumber(text)
+-- Returns a time, which is a number or its text. Returns nil for a text that is no number, and false for a time that is
+-- invalid: NaN, or too late.
+local function time_of(value)
+  local at = tonumber(value)
   return at and at <= now + $FURTHEST and at
 end
 

@@ -25,5 +25,5 @@
 
   local function save(state)
     if state.count == 0 then return call('DEL', state.key) end
-    call('SET', state.key, format('%d %d', state.ends, state.count), 'PX', keep(state.ends - now))
+    call('SET', state.key, encode('<dd', state.ends, state.count), 'PX', keep(state.ends - now))
   end

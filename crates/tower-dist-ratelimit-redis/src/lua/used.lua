@@ -4,15 +4,14 @@
 
   local function open(key)
     local state = { policy = false, touched = false, key = key, units = 0, token = TOKEN, rate = RATE, written = now, used = 0 }
-    local text = get(key)
-    if text then
-      local units, token, rate, written = match(text, '^(%d+) (%d+) (%d+) (%d+)$')
-      units, token, rate, written = tonumber(units), tonumber(token), tonumber(rate), time_of(written)
-      if written and units <= $MOST_USED and token > 0 and token <= $MOST_USED and rate > 0 then
+    local value = get(key, 32)
+    if value then
+      local units, token, rate, written = decode('<dddd', value)
+      if time_of(written) and units <= $MOST_USED and token >= 1 and token <= $MOST_USED and rate >= 1 then
         state.units, state.token, state.rate, state.written = units, token, rate, min(written, now)
         -- If the value was written at a time after now, the clock has jumped back. The value then counts as written
         -- now. This `SET` keeps the key's time to live.
-        if written > now then call('SET', key, format('%d %d %d %d', units, token, rate, now), 'KEEPTTL') end
+        if written > now then call('SET', key, encode('<dddd', units, token, rate, now), 'KEEPTTL') end
       end
     end
     return state
@@ -55,6 +54,6 @@
 
   local function save(state)
     if state.units == 0 then return call('DEL', state.key) end
-    local text = format('%d %d %d %d', state.units, state.token, state.rate, state.written)
-    call('SET', state.key, text, 'PX', keep(state.units / state.rate))
+    local value = encode('<dddd', state.units, state.token, state.rate, state.written)
+    call('SET', state.key, value, 'PX', keep(state.units / state.rate))
   end

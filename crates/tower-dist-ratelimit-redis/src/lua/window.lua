@@ -5,11 +5,10 @@
   local function open(key)
     local fresh = $FRESH
     local state = { policy = false, touched = false, key = key, ends = fresh, count = 0, fresh = fresh }
-    local text = get(key)
-    if text then
-      local at, n = match(text, '^(%d+) (%d+)$')
-      at, n = time_of(at), tonumber(n)
-      if at and at > $AFTER and n > 0 and n <= $MAX_COUNT then
+    local value = get(key, 16)
+    if value then
+      local at, n = decode('<dd', value)
+      if time_of(at) and at > $AFTER and n >= 1 and n <= $MAX_COUNT then
         state.ends, state.count = min(at, $LATEST), n
         if at > $LATEST then touch(state) end
       end
