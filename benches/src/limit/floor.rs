@@ -1,58 +1,85 @@
-//! The parts of a decision that no correct limiter can omit: read the clock, hash the key, and charge the key's state
-//! in one atomic step. The floor compares no keys.
+//! The parts of a decision alone: read the clock, hash the key, find the hash in a line of four, charge the key's state in
+//! one atomic step, and compute the numbers of the decision.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::time::Duration;
 
 use tokio::time::Instant;
+use tower_dist_ratelimit::Decision;
 
 use super::PER_SECOND;
 
 pub(super) const FLOOR: &str = "floor";
 pub(super) const CLOCK: &str = "clock";
 
-/// A fingerprint and a state.
-const WORDS: usize = 2;
+/// Keys in a cache line.
+const WAYS: usize = 4;
 /// Slots per key, as in `Memory`.
 const SLOTS: usize = 2;
 
-/// A GCRA. Its table is as large as `Memory`'s, with the same clock and the same kind of hash.
+const SECOND: u64 = 1_000_000_000;
+const CENTURY: u128 = 100 * 366 * 86_400 * SECOND as u128;
+
+/// A GCRA that counts in parts of a token, so that rounding errors do not add up. Its table is as large as `Memory`'s, with
+/// the same clock and the same kind of hash. In a full line, a new key takes the place of another.
 pub(crate) struct Floor {
     hasher: RandomState,
     created: Instant,
-    /// Nanoseconds until a token is back.
-    period: u64,
-    /// Nanoseconds until a full burst is back.
-    window: u64,
-    words: Vec<AtomicU64>,
+    limit: u64,
+    /// A token is `1 << token_bits` parts.
+    token_bits: u32,
+    parts_per_nano: Ratio,
+    nanos_per_part: Ratio,
+    lines: Vec<Line>,
+}
+
+/// The hashes of four keys, 0 if a place is free, and their states.
+#[derive(Default)]
+#[repr(align(64))]
+struct Line {
+    keys: [AtomicU64; WAYS],
+    states: [AtomicU64; WAYS],
+}
+
+/// A fraction: `whole`, and `part` of 2⁶⁴.
+struct Ratio {
+    whole: u64,
+    part: u64,
 }
 
 impl Floor {
     /// A limit that no subject can exhaust.
     pub(crate) fn plenty(keys: u32) -> Self {
-        Self::new(keys, 1, PER_SECOND.into())
+        Self::new(keys, PER_SECOND.into(), SECOND)
     }
 
     /// One request per hour.
     pub(crate) fn one_per_hour(keys: u32) -> Self {
-        Self::new(keys, 3_600_000_000_000, 1)
+        Self::new(keys, 1, 3600 * SECOND)
     }
 
-    fn new(keys: u32, period: u64, burst: u64) -> Self {
+    /// A limit per window, in nanoseconds. The burst is the limit.
+    fn new(keys: u32, limit: u64, window: u64) -> Self {
+        // In a century, the clock counts at most 2⁶² parts.
+        let most = (u128::from(window) << 62) / CENTURY / u128::from(limit);
+        let token_bits = most.ilog2();
         let slots = SLOTS * usize::try_from(keys).expect("at least 32 bits");
         Self {
             hasher: RandomState::new(),
             created: Instant::now(),
-            period,
-            window: period * burst,
-            words: (0..WORDS * slots).map(|_| AtomicU64::new(0)).collect(),
+            limit,
+            token_bits,
+            parts_per_nano: Ratio::new(limit << token_bits, window),
+            nanos_per_part: Ratio::new(window, limit << token_bits),
+            lines: (0..slots.div_ceil(WAYS)).map(|_| Line::default()).collect(),
         }
     }
 
-    /// Charges one token to the key. Returns the tokens that remain, or the nanoseconds until a token is back.
-    pub(crate) fn charge<K: Hash + ?Sized>(&self, key: &K) -> Result<u64, u64> {
+    /// Charges one token to the key.
+    pub(crate) fn charge<K: Hash + ?Sized>(&self, key: &K) -> Decision {
         self.charge_by(key, || {
             let nanos = self.created.elapsed().as_nanos();
             u64::try_from(nanos).expect("a bench takes less than 584 years")
@@ -60,25 +87,64 @@ impl Floor {
     }
 
     /// Like [`charge`](Self::charge), with another clock. `now` returns the nanoseconds since a fixed time.
+    #[inline]
     pub(super) fn charge_by<K: Hash + ?Sized>(
         &self,
         key: &K,
         now: impl FnOnce() -> u64,
-    ) -> Result<u64, u64> {
-        let hash = u128::from(self.hasher.hash_one(key));
-        let slot = (hash * (self.words.len() / WORDS) as u128) >> 64;
-        let state = &self.words[WORDS * usize::try_from(slot).expect("an index of the table")];
-        let now = now();
+    ) -> Decision {
+        let hash = self.hasher.hash_one(key).max(1);
+        let number = (u128::from(hash) * self.lines.len() as u128) >> 64;
+        let line = &self.lines[usize::try_from(number).expect("an index of the table")];
+        let now = self.parts_per_nano.of(now());
+        let state = &line.states[line.place(hash)];
+        let (token, burst) = (1 << self.token_bits, self.limit << self.token_bits);
+        let nanos = |parts| Duration::from_nanos(self.nanos_per_part.of(parts) + 1);
         let mut seen = state.load(Acquire);
         loop {
-            let next = seen.max(now) + self.period;
-            let Some(free) = self.window.checked_sub(next - now) else {
-                return Err(next - now - self.window);
+            let next = seen.max(now) + token;
+            let used = next - now;
+            let Some(free) = burst.checked_sub(used) else {
+                let (wait, reset) = (nanos(used - burst), nanos(used - token));
+                return Decision::reject(self.limit, 0, Some(wait), reset);
             };
             match state.compare_exchange(seen, next, AcqRel, Acquire) {
-                Ok(_) => return Ok(free / self.period),
+                Ok(_) => {
+                    let remaining = free >> self.token_bits;
+                    return Decision::allow(1, self.limit, remaining, nanos(used));
+                }
                 Err(other) => seen = other,
             }
         }
+    }
+}
+
+impl Line {
+    #[inline]
+    fn place(&self, hash: u64) -> usize {
+        let place = |wanted| self.keys.iter().position(|key| key.load(Acquire) == wanted);
+        place(hash).unwrap_or_else(|| {
+            let free = place(0).unwrap_or(WAYS - 1);
+            self.states[free].store(0, Release);
+            self.keys[free].store(hash, Release);
+            free
+        })
+    }
+}
+
+impl Ratio {
+    fn new(num: u64, den: u64) -> Self {
+        let part = (u128::from(num % den) << 64) / u128::from(den);
+        Self {
+            whole: num / den,
+            part: u64::try_from(part).expect("a fraction"),
+        }
+    }
+
+    /// `x` times the ratio, rounded down.
+    #[inline]
+    fn of(&self, x: u64) -> u64 {
+        let part = (u128::from(x) * u128::from(self.part)) >> 64;
+        x * self.whole + u64::try_from(part).expect("below x")
     }
 }

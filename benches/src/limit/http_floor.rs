@@ -2,18 +2,24 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, StatusCode};
 use itoa::Buffer;
 use tower::{Service, service_fn};
+use tower_dist_ratelimit::Decision;
 
 use super::floor::Floor;
 use super::inner::{KEY, Request, Response};
 
 /// The fields of an admitted request and of a rejected one, without their numbers.
-const ADMITTED: [&str; 2] = [r#""per-client";q=1000000000;w=1"#, r#""per-client";r="#];
+const ADMITTED: [&str; 3] = [
+    r#""per-client";q=1000000000;w=1"#,
+    r#""per-client";r="#,
+    ";t=",
+];
 const REJECTED: [&str; 2] = [r#""per-client";q=1;w=3600"#, r#""per-client";r=0;t="#];
 
 /// The parts of a response that are the same for all requests. A policy is built at run time, so they are shared by
@@ -47,27 +53,26 @@ where
         problem: Bytes::from(PROBLEM.to_owned()),
     });
     service_fn(move |request: Request| {
-        let answer = match shared.limiter.charge(&request.headers()[KEY]) {
-            Ok(remaining) => {
-                let policy = with_fields.then(|| shared.admitted.clone());
-                Ok((inner.call(request), policy, remaining))
-            }
-            Err(nanos) => {
-                let (policy, problem) = (shared.rejected.clone(), shared.problem.clone());
-                Err((nanos.div_ceil(1_000_000_000), policy, problem))
-            }
+        let decision = shared.limiter.charge(&request.headers()[KEY]);
+        let answer = if decision.allowed {
+            let policy = with_fields.then(|| shared.admitted.clone());
+            Ok((inner.call(request), policy))
+        } else {
+            Err((shared.rejected.clone(), shared.problem.clone()))
         };
         async move {
-            let (call, policy, remaining) = match answer {
+            let (call, policy) = match answer {
                 Ok(admitted) => admitted,
-                Err((seconds, policy, problem)) => return Ok(rejection(seconds, policy, problem)),
+                Err((policy, problem)) => return Ok(rejection(&decision, policy, problem)),
             };
             let mut response = call.await?;
             if let Some(policy) = policy {
                 let fields = response.headers_mut();
                 fields.append(RATELIMIT_POLICY, policy);
-                let mut buffer = Buffer::new();
-                let state = value(&[ADMITTED[1], buffer.format(remaining), ";t=1"]);
+                let (mut remaining, mut reset) = (Buffer::new(), Buffer::new());
+                let remaining = remaining.format(decision.remaining);
+                let reset = reset.format(seconds(decision.reset_after));
+                let state = value(&[ADMITTED[1], remaining, ADMITTED[2], reset]);
                 fields.append(RATELIMIT, state);
             }
             Ok(response)
@@ -75,11 +80,11 @@ where
     })
 }
 
-fn rejection(seconds: u64, policy: HeaderValue, problem: Bytes) -> Response {
+fn rejection(decision: &Decision, policy: HeaderValue, problem: Bytes) -> Response {
     let mut response = Response::new(Body::from(problem));
     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
     let mut buffer = Buffer::new();
-    let seconds = buffer.format(seconds);
+    let seconds = buffer.format(seconds(decision.retry_after.unwrap_or_default()));
     let fields = response.headers_mut();
     let problem = HeaderValue::from_static("application/problem+json");
     fields.append(CONTENT_TYPE, problem);
@@ -87,6 +92,11 @@ fn rejection(seconds: u64, policy: HeaderValue, problem: Bytes) -> Response {
     fields.append(RATELIMIT_POLICY, policy);
     fields.append(RATELIMIT, value(&[REJECTED[1], seconds]));
     response
+}
+
+/// The time in seconds, rounded up.
+fn seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
 /// A value in one allocation.

@@ -1,5 +1,4 @@
 use super::{
-    context::MemoryContext,
     fingerprint::Fingerprint,
     slots::Slots,
     store::{FastDecision, Store, no_memory},
@@ -56,9 +55,9 @@ impl<A: OneNumber> Store for AtomicTable<A> {
         self.arithmetic.decide(state, now, take)
     }
 
-    fn charge_own(&self, key: Fingerprint, clock: &MemoryContext, cost: u64) -> FastDecision {
+    fn charge_own(&self, key: Fingerprint, nanos: u64, cost: u64) -> FastDecision {
         self.slots.prefetch(key);
-        let now = self.arithmetic.at(key.at(clock.now()));
+        let now = self.arithmetic.at(key.at(nanos));
         let take = Take::own(cost);
         let state = self.swap(key, now, &take);
         match self.arithmetic.rest(state, now, cost) {

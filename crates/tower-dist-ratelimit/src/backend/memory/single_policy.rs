@@ -28,7 +28,8 @@ impl SinglePolicy {
 
     #[inline(never)]
     fn charge_store(&self, key: &[u8], cost: u64) -> FastDecision {
-        let key = self.context.hash(key);
-        self.store.charge_own(key, &self.context, cost)
+        // Before the hash, because a processor usually reads its counter only after all instructions before it.
+        let nanos = self.context.now();
+        self.store.charge_own(self.context.hash(key), nanos, cost)
     }
 }

@@ -1,4 +1,4 @@
-use super::{context::MemoryContext, fingerprint::Fingerprint};
+use super::fingerprint::Fingerprint;
 use crate::{
     BuildError, Decision,
     algorithm::{Rest, Take},
@@ -13,9 +13,9 @@ pub(crate) trait Store: Send + Sync {
     fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>) -> Decision;
 
     /// Makes a [`charge`](Self::charge) of exactly `cost` tokens under the policy's own quota. An implementation can
-    /// start to fetch the key's state from memory before it reads the clock.
-    fn charge_own(&self, key: Fingerprint, clock: &MemoryContext, cost: u64) -> FastDecision {
-        FastDecision::Whole(self.charge(key, clock.now(), &Take::own(cost)))
+    /// start to fetch the key's state from memory before it converts the time.
+    fn charge_own(&self, key: Fingerprint, nanos: u64, cost: u64) -> FastDecision {
+        FastDecision::Whole(self.charge(key, nanos, &Take::own(cost)))
     }
 
     /// Returns the decision of [`charge`](Self::charge) without taking tokens.
