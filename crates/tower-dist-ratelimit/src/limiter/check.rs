@@ -1,5 +1,6 @@
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -21,7 +22,8 @@ pub(super) struct CheckFuture<'a, K> {
     cost: Option<u64>,
     /// `None` after the first poll.
     key: Option<K>,
-    later: Option<Box<Pending<(), ()>>>,
+    /// A trait object, because the compiler would otherwise not inline the check of an empty option at the end.
+    later: Option<Pin<Box<dyn Future<Output = DecisionResult> + Send + Sync>>>,
 }
 
 // No field is pinned: the first poll moves the key out, and a pending decision is boxed.
@@ -54,7 +56,7 @@ impl<'a, K: IntoKey> CheckFuture<'a, K> {
         let mut check = Check::default();
         match limits.decide(&mut check, limiter.apply(key, self.cost)) {
             Outcome::Later => {
-                self.later = Some(Pending::new(&limiter.limits, &mut check, (), ()));
+                self.later = Some(Box::into_pin(Pending::new(&limiter.limits, &mut check, (), ())));
                 self.wait(cx)
             }
             outcome => Poll::Ready(decision(limits, outcome, &mut check)),
@@ -63,12 +65,21 @@ impl<'a, K: IntoKey> CheckFuture<'a, K> {
 
     #[cold]
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<DecisionResult> {
-        let later = self.later.as_deref_mut();
-        let pending = later.expect("polled again after it was ready");
-        let (outcome, ()) = ready!(pending.poll(cx));
-        let decision = decision(&self.limiter.limits, outcome, &mut pending.check);
+        let later = self.later.as_mut();
+        let later = later.expect("polled again after it was ready");
+        let decision = ready!(later.as_mut().poll(cx));
         self.later = None;
         Poll::Ready(decision)
+    }
+}
+
+impl Future for Pending<(), ()> {
+    type Output = DecisionResult;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<DecisionResult> {
+        let (outcome, ()) = ready!(Pending::poll(&mut self, cx));
+        let limits = Arc::clone(&self.limits);
+        Poll::Ready(decision(&limits, outcome, &mut self.check))
     }
 }
 

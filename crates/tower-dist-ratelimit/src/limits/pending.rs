@@ -10,7 +10,7 @@ use crate::Event;
 /// A request that waits for the backend's answer or for quota look-ups. If it is dropped before the decision, it emits
 /// [`Event::Cancelled`].
 pub(crate) struct Pending<S, Req> {
-    limits: Arc<Limits>,
+    pub(crate) limits: Arc<Limits>,
     pub(crate) check: Check,
     /// In a layer, holds the instance of the inner service that was ready for the request. `()` in a
     /// `Limiter`.
