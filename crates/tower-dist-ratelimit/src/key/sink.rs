@@ -102,10 +102,8 @@ impl KeySink {
         let start = self.len;
         self.start = start;
         let found = self.attempt(write);
-        (
-            size_of::<Word>() * start..size_of::<Word>() * self.len,
-            found,
-        )
+        let bytes = |words| size_of::<Word>() * words;
+        (bytes(start)..bytes(self.len), found)
     }
 
     /// Runs `write`, and returns whether it returned `Some`. If not, discards the parts that it wrote.
@@ -124,10 +122,9 @@ impl KeySink {
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        if self.heap.is_empty() {
-            self.inline[..self.len].as_flattened()
-        } else {
-            self.heap.as_flattened()
+        match &*self.heap {
+            [] => self.inline[..self.len].as_flattened(),
+            words => words.as_flattened(),
         }
     }
 }
@@ -217,10 +214,8 @@ mod tests {
     #[test]
     fn only_a_missing_key_is_empty() {
         let mut sink = KeySink::new();
-        assert_eq!(
-            sink.key(|sink| ("a", None::<&str>).write(sink)),
-            (0..0, false)
-        );
+        let missing = sink.key(|sink| ("a", None::<&str>).write(sink));
+        assert_eq!(missing, (0..0, false));
         let (written, found) = sink.key(|sink| "".write(sink));
         assert!(found && !written.is_empty());
     }

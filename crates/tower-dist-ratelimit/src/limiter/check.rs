@@ -1,6 +1,5 @@
 use std::{
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -50,13 +49,12 @@ impl<'a, K: IntoKey> CheckFuture<'a, K> {
             let cost = self.cost.unwrap_or(rule.policy.cost);
             return Poll::Ready(Ok(single.charge(sink.bytes(), cost)));
         }
-        if let Err(error) = limiter.check_quota() {
-            return Poll::Ready(Err(error));
-        }
+        limiter.check_quota()?;
         let mut check = Check::default();
         match limits.decide(&mut check, limiter.apply(key, self.cost)) {
             Outcome::Later => {
-                self.later = Some(Box::into_pin(Pending::new(&limiter.limits, &mut check, (), ())));
+                let pending = Pending::new(&limiter.limits, &mut check, (), ());
+                self.later = Some(Box::into_pin(pending));
                 self.wait(cx)
             }
             outcome => Poll::Ready(decision(limits, outcome, &mut check)),
@@ -65,9 +63,8 @@ impl<'a, K: IntoKey> CheckFuture<'a, K> {
 
     #[cold]
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<DecisionResult> {
-        let later = self.later.as_mut();
-        let later = later.expect("polled again after it was ready");
-        let decision = ready!(later.as_mut().poll(cx));
+        let later = self.later.as_mut().map(Pin::as_mut);
+        let decision = ready!(later.expect("polled again after it was ready").poll(cx));
         self.later = None;
         Poll::Ready(decision)
     }
@@ -77,9 +74,9 @@ impl Future for Pending<(), ()> {
     type Output = DecisionResult;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<DecisionResult> {
-        let (outcome, ()) = ready!(Pending::poll(&mut self, cx));
-        let limits = Arc::clone(&self.limits);
-        Poll::Ready(decision(&limits, outcome, &mut self.check))
+        let this = &mut *self;
+        let (outcome, ()) = ready!(Pending::poll(this, cx));
+        Poll::Ready(decision(&this.limits, outcome, &mut this.check))
     }
 }
 

@@ -14,11 +14,7 @@ const KEYS: usize = 10_000;
 /// Charges the keys one token each, a second apart. Returns the number of keys that still have a slot.
 fn found_after(slots: &AtomicTable<Bucket>, keys: Range<usize>) -> usize {
     let hasher = SipHasher13::new_with_keys(0, 0);
-    let take = Take {
-        cost: 1,
-        up_to: 1,
-        quota: None,
-    };
+    let take = Take::own(1);
     let keys = keys.map(|key| Fingerprint::of(&key.to_le_bytes(), &hasher));
     let keys: Vec<Fingerprint> = keys.collect();
     for (&key, second) in keys.iter().zip(0..) {
