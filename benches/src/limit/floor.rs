@@ -1,5 +1,5 @@
-//! The parts of a decision alone: read the clock, hash the key, find the hash in a line of four, charge the key's state in
-//! one atomic step, and compute the numbers of the decision.
+//! The parts of a decision alone: read the clock, hash the key, find the hash in a line of four, charge the key's state
+//! in one atomic step, and compute the numbers of the decision.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hash};
@@ -23,8 +23,8 @@ const SLOTS: usize = 2;
 const SECOND: u64 = 1_000_000_000;
 const CENTURY: u128 = 100 * 366 * 86_400 * SECOND as u128;
 
-/// A GCRA that counts in parts of a token, so that rounding errors do not add up. Its table is as large as `Memory`'s, with
-/// the same clock and the same kind of hash. In a full line, a new key takes the place of another.
+/// A GCRA that counts in parts of a token, so that rounding errors do not add up. Its table is as large as `Memory`'s,
+/// with the same clock and the same kind of hash. In a full line, a new key takes the place of another.
 pub(crate) struct Floor {
     hasher: RandomState,
     created: Instant,

@@ -78,6 +78,8 @@ async fn garbage_at_a_key_counts_as_unused_and_is_replaced() {
     let set = Set::new(&connect(&server.url()).await, &every(100));
     set.acquire("k", 1).await.unwrap();
     let fresh = set.acquire("other", 1).await.unwrap();
+    // A bucket that is decided alone has a script of its own, for the same keys.
+    let alone = Set::new(&connect(&server.url()).await, &every(100)[..1]);
     let keys: Vec<String> = server.keys();
     assert_eq!(keys.len(), 20);
     let texts = [
@@ -129,6 +131,15 @@ async fn garbage_at_a_key_counts_as_unused_and_is_replaced() {
         }
         let again = set.acquire("k", 1).await.unwrap();
         assert_eq!(again.decisions[0].remaining, 98, "{garbage}");
+        for left in [99, 98] {
+            let healed = alone.acquire("other", 1).await.unwrap().decisions[0];
+            assert_eq!(
+                (healed.allowed, healed.remaining),
+                (true, left),
+                "{garbage}"
+            );
+        }
+        assert_eq!(server.keys(), keys, "{garbage}");
     }
 }
 
