@@ -20,7 +20,7 @@ pub(crate) use self::{
     bucket::Bucket,
     first_request::FirstRequest,
     fixed_window::{FixedWindow, decide_count},
-    one_number::{OneNumber, Rest},
+    one_number::{Allowed, OneNumber},
     sliding_log::SlidingLog,
     sliding_window::{MAX_SUB_WINDOWS, SlidingWindow},
 };

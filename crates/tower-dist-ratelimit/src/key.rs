@@ -28,6 +28,7 @@ pub use extractor::KeyExtractor;
 pub use head::RequestParts;
 pub use into_key::IntoKey;
 pub use peer_addr::peer_addr;
+pub(crate) use sink::KeyBytes;
 pub use sink::KeySink;
 #[cfg(feature = "axum-08")]
 pub use sources::matched_path;

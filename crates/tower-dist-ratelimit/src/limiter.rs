@@ -178,10 +178,6 @@ impl Limiter {
             Outcome::Later => poll_fn(|cx| limits.poll(&mut check, cx)).await,
             outcome => outcome,
         };
-        let outcome = match outcome {
-            Outcome::Reject(_) if limits.shadow => Outcome::Pass { charged: false },
-            outcome => outcome,
-        };
         decision(limits, outcome, &mut check)
     }
 
@@ -327,19 +323,15 @@ impl Limiter {
     /// backends share.
     #[cold]
     fn check_quota(&self) -> Result<(), BackendError> {
-        let Some(quota) = self.quota else {
-            return Ok(());
-        };
         let mut rules = self.limits.rules.iter();
-        if !rules.all(|rule| rule.policy.has_dynamic_quotas()) {
-            return Err(BackendError::new(
-                "a quota for a policy without dynamic_quotas",
-            ));
+        match self.quota {
+            Some(_) if !rules.all(|rule| rule.policy.has_dynamic_quotas()) => {
+                let error = "a quota for a policy without dynamic_quotas";
+                Err(BackendError::new(error))
+            }
+            Some(quota) if !quota.is_zero() => quota.check().map_err(BackendError::new),
+            _ => Ok(()),
         }
-        if quota.is_zero() {
-            return Ok(());
-        }
-        quota.check().map_err(BackendError::new)
     }
 }
 
@@ -361,13 +353,13 @@ fn sink_of(key: impl IntoKey) -> KeySink {
 /// Returns the decision that matters most to the caller, or the error that left the check undecided.
 #[inline(never)]
 fn decision(limits: &Limits, outcome: Outcome, check: &mut Check) -> DecisionResult {
-    let allowed = matches!(outcome, Outcome::Pass { .. });
+    // In shadow mode, `true` also if a policy rejected the request.
+    let allowed = limits.shadow || matches!(outcome, Outcome::Pass { .. });
     if !allowed && let Some(error) = check.cause.take() {
         return Err(error);
     }
     let tightest = Decided::new(&limits.rules, check).tightest(|_| true);
     Ok(Decision {
-        // In shadow mode, `true` also if a policy rejected the request.
         allowed,
         // The caller waits for the slowest leaky queue, which need not be the tightest policy.
         delay: limits.delay(check),

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{
-    Now, OneNumber, Rest, Take, clamp,
+    Allowed, Now, OneNumber, Take, clamp,
     pace::{MAX_AHEAD, Moment, Pace},
     saturating_nanos,
 };
@@ -76,36 +76,27 @@ impl Bucket {
         self.pace.tokens(full.saturating_sub(used))
     }
 
-    /// Returns the wait of the next request, and by how much it exceeds `max_wait` or goes beyond `HORIZON`, the end of
-    /// the clock's range. Both are in nanoseconds.
+    /// Returns by how much the next request's wait in a queue exceeds `max_wait`, or goes beyond `HORIZON`, the end of
+    /// the clock's range. In nanoseconds.
     #[inline]
-    fn wait(&self, now: Moment, ahead: u64, max_wait: u64) -> (u64, u64) {
+    fn excess(&self, now: Moment, ahead: u64, max_wait: u64) -> u64 {
         let last = clamp(now.nanos.saturating_add(max_wait));
-        let wait = self.pace.nanos(now, ahead);
-        (wait, wait.saturating_sub(last - now.nanos))
+        (self.pace.nanos(now, ahead)).saturating_sub(last - now.nanos)
     }
 
-    /// Returns the number of further requests of one token that a queue accepts when its length is `ahead` units.
-    fn places(&self, now: Moment, ahead: u64, max_wait: u64) -> u64 {
-        if self.burst == 0 {
-            return 0;
+    /// Returns the whole tokens that are free when `used` units are missing. For a queue whose length is `used` units,
+    /// returns how many further requests of one token it accepts.
+    #[inline(always)]
+    fn remaining(&self, now: Moment, used: u64) -> u64 {
+        match self.max_wait {
+            None => self.free(used),
+            Some(_) if self.burst == 0 => 0,
+            Some(max_wait) => {
+                let last = self.pace.at(now.nanos.saturating_add(max_wait)).units;
+                let room = (last - now.units).checked_sub(used);
+                room.map_or(0, |room| self.pace.tokens(room) + 1)
+            }
         }
-        let last = self.pace.at(now.nanos.saturating_add(max_wait)).units;
-        let room = (last - now.units).checked_sub(ahead);
-        room.map_or(0, |room| self.pace.tokens(room) + 1)
-    }
-
-    /// Computes the decision that lets a request join the queue. `None` if the queue rejects the request.
-    #[inline]
-    fn enqueue(&self, now: Moment, ahead: u64, max_wait: u64, cost: u64) -> Option<Rest> {
-        let (wait, too_long) = self.wait(now, ahead, max_wait);
-        let passes = cost == 0 || cost <= self.burst && too_long == 0;
-        let ahead = ahead + self.pace.units(if passes { cost } else { 0 });
-        passes.then(|| Rest {
-            remaining: self.places(now, ahead, max_wait),
-            reset_after: self.pace.nanos(now, ahead),
-            delay: if cost == 0 { 0 } else { wait },
-        })
     }
 }
 
@@ -118,56 +109,45 @@ impl OneNumber for Bucket {
     }
 
     #[inline(always)]
-    fn decide(&self, full_at: u64, now: Moment, take: &Take<'_>) -> Decision {
-        let used = full_at.saturating_sub(now.units);
-        if let Some(max_wait) = self.max_wait {
-            // Ignores `up_to`, because a grant above the cost would undo the spacing.
-            if let Some(rest) = self.enqueue(now, used, max_wait, take.cost) {
-                return rest.allow(take.cost, self.limit);
-            }
-            let (wait, too_long) = self.wait(now, used, max_wait);
-            let retry_after = (take.cost <= self.burst).then_some(Duration::from_nanos(too_long));
-            let remaining = self.places(now, used, max_wait);
-            return Decision::reject(
-                self.limit,
-                remaining,
-                retry_after,
-                Duration::from_nanos(wait),
-            );
-        }
-        let missing = || used + self.pace.units(take.cost) - self.pace.units(self.burst);
-        take.decision(
-            self.limit,
-            self.free(used),
-            self.burst,
-            |granted| self.pace.span(now, used + self.pace.units(granted)),
-            || self.pace.span(now, missing()),
-        )
-    }
-
-    #[inline(always)]
-    fn rest(&self, full_at: u64, now: Moment, cost: u64) -> Option<Rest> {
-        let used = full_at.saturating_sub(now.units);
-        if let Some(max_wait) = self.max_wait {
-            return self.enqueue(now, used, max_wait, cost);
-        }
-        Some(Rest {
-            remaining: self.free(used).checked_sub(cost)?,
-            reset_after: self.pace.nanos(now, used + self.pace.units(cost)),
-            delay: 0,
-        })
-    }
-
-    #[inline(always)]
-    fn granted(&self, full_at: u64, now: Moment, take: &Take<'_>) -> u64 {
+    fn granted(&self, full_at: u64, now: Moment, take: &Take<'_>) -> Option<u64> {
         let used = full_at.saturating_sub(now.units);
         match self.max_wait {
-            None => take.granted(self.free(used)).unwrap_or(0),
+            None => take.granted(self.free(used)),
+            // Never more than the cost, because that would undo the spacing.
             Some(max_wait) => {
-                let passes = take.cost <= self.burst && self.wait(now, used, max_wait).1 == 0;
-                if passes { take.cost } else { 0 }
+                let passes = take.cost <= self.burst && self.excess(now, used, max_wait) == 0;
+                (passes || take.cost == 0).then_some(take.cost)
             }
         }
+    }
+
+    #[inline(always)]
+    fn allow(&self, full_at: u64, now: Moment, _: &Take<'_>, granted: u64) -> Allowed {
+        let ahead = full_at.saturating_sub(now.units);
+        let used = ahead + self.pace.units(granted);
+        Allowed {
+            limit: self.limit,
+            remaining: self.remaining(now, used),
+            reset_after: self.pace.nanos(now, used),
+            delay: match self.max_wait {
+                Some(_) if granted > 0 => self.pace.nanos(now, ahead),
+                _ => 0,
+            },
+        }
+    }
+
+    fn reject(&self, full_at: u64, now: Moment, take: &Take<'_>) -> Decision {
+        let used = full_at.saturating_sub(now.units);
+        let retry_after = (take.cost <= self.burst).then(|| match self.max_wait {
+            None => {
+                let needed = used + self.pace.units(take.cost);
+                self.pace.nanos(now, needed - self.pace.units(self.burst))
+            }
+            Some(max_wait) => self.excess(now, used, max_wait),
+        });
+        let retry_after = retry_after.map(Duration::from_nanos);
+        let (remaining, reset_after) = (self.remaining(now, used), self.pace.span(now, used));
+        Decision::reject(self.limit, remaining, retry_after, reset_after)
     }
 
     fn take(&self, full_at: u64, now: Moment, tokens: u64) -> u64 {

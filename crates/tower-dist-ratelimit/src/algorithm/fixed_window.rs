@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Now, OneNumber, Rest, Take, clamp, saturating_nanos};
+use super::{Allowed, Now, OneNumber, Take, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota, build_error::ensure, quota::HORIZON};
 
 /// A counter that restarts at zero with every window. The first window begins at time 0. Staggered windows begin
@@ -88,34 +88,32 @@ impl OneNumber for FixedWindow {
     }
 
     #[inline(always)]
-    fn decide(&self, state: u64, now: WindowTime, take: &Take<'_>) -> Decision {
+    fn granted(&self, state: u64, now: WindowTime, take: &Take<'_>) -> Option<u64> {
         let limit = take.limit(self.limit, self.most());
+        take.granted(limit.saturating_sub(self.read(state, now).1))
+    }
+
+    #[inline(always)]
+    fn allow(&self, state: u64, now: WindowTime, take: &Take<'_>, granted: u64) -> Allowed {
         let (number, count) = self.read(state, now);
-        // Numbers start at 1, so this window ends at `number * window`.
+        let limit = take.limit(self.limit, self.most());
+        Allowed {
+            limit,
+            remaining: limit.saturating_sub(count + granted),
+            // Numbers start at 1, so this window ends at `number * window`.
+            reset_after: match count + granted {
+                0 => 0,
+                _ => number * self.window - now.nanos,
+            },
+            delay: 0,
+        }
+    }
+
+    fn reject(&self, state: u64, now: WindowTime, take: &Take<'_>) -> Decision {
+        let (number, count) = self.read(state, now);
+        let limit = take.limit(self.limit, self.most());
         let left = Duration::from_nanos(number * self.window - now.nanos);
         decide_count(limit, count, left, take)
-    }
-
-    #[inline(always)]
-    fn rest(&self, state: u64, now: WindowTime, cost: u64) -> Option<Rest> {
-        let (number, count) = self.read(state, now);
-        let remaining = self.limit.saturating_sub(count).checked_sub(cost)?;
-        let reset_after = match count + cost {
-            0 => 0,
-            _ => number * self.window - now.nanos,
-        };
-        Some(Rest {
-            remaining,
-            reset_after,
-            delay: 0,
-        })
-    }
-
-    #[inline(always)]
-    fn granted(&self, state: u64, now: WindowTime, take: &Take<'_>) -> u64 {
-        let limit = take.limit(self.limit, self.most());
-        let (_, count) = self.read(state, now);
-        take.granted(limit.saturating_sub(count)).unwrap_or(0)
     }
 
     fn take(&self, state: u64, now: WindowTime, tokens: u64) -> u64 {

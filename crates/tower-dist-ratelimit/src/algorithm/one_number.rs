@@ -11,13 +11,22 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
 
     fn at(&self, now: Now) -> Self::Moment;
 
-    fn decide(&self, state: u64, now: Self::Moment, take: &Take<'_>) -> Decision;
+    /// Decides, without taking tokens.
+    fn decide(&self, state: u64, now: Self::Moment, take: &Take<'_>) -> Decision {
+        match self.granted(state, now, take) {
+            Some(granted) => self.allow(state, now, take, granted).decision(granted),
+            None => self.reject(state, now, take),
+        }
+    }
 
-    /// Returns the numbers of the decision on a charge of `cost` tokens. `None` if the charge is rejected.
-    fn rest(&self, state: u64, now: Self::Moment, cost: u64) -> Option<Rest>;
+    /// Returns the tokens that a request gets, or `None` if the request is rejected.
+    fn granted(&self, state: u64, now: Self::Moment, take: &Take<'_>) -> Option<u64>;
 
-    /// Returns the tokens that [`decide`](Self::decide) grants.
-    fn granted(&self, state: u64, now: Self::Moment, take: &Take<'_>) -> u64;
+    /// Returns the numbers of a decision that grants these tokens. `state` is the state before it.
+    fn allow(&self, state: u64, now: Self::Moment, take: &Take<'_>, granted: u64) -> Allowed;
+
+    /// Returns the decision on a request that is not granted.
+    fn reject(&self, state: u64, now: Self::Moment, take: &Take<'_>) -> Decision;
 
     fn take(&self, state: u64, now: Self::Moment, tokens: u64) -> u64;
 
@@ -27,19 +36,20 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
 
 /// The numbers of a decision that allows a charge, in fewer bytes than a [`Decision`]. Times are in nanoseconds.
 #[derive(Clone, Copy)]
-pub(crate) struct Rest {
+pub(crate) struct Allowed {
+    pub(super) limit: u64,
     pub(super) remaining: u64,
     pub(super) reset_after: u64,
     pub(super) delay: u64,
 }
 
-impl Rest {
+impl Allowed {
     #[inline(always)]
-    pub(crate) fn allow(self, granted: u64, limit: u64) -> Decision {
+    pub(crate) fn decision(self, granted: u64) -> Decision {
         let reset_after = Duration::from_nanos(self.reset_after);
         Decision {
             delay: Duration::from_nanos(self.delay),
-            ..Decision::allow(granted, limit, self.remaining, reset_after)
+            ..Decision::allow(granted, self.limit, self.remaining, reset_after)
         }
     }
 }

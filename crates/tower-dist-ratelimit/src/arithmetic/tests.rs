@@ -5,7 +5,6 @@ mod clocks;
 mod ends;
 pub(crate) mod key;
 mod model;
-mod one_number;
 mod overrides;
 mod traffic;
 mod worst;

@@ -24,7 +24,7 @@ pub(crate) use self::{
     stores::{NewStore, any_store, bucket_store},
 };
 use super::{Answer, Backend, BackendError, BoxFuture, Charge, PolicyId, Registry};
-use crate::{BuildError, Decision, Policy, algorithm::Take};
+use crate::{BuildError, Decision, Policy, algorithm::Take, key::KeyBytes};
 
 /// Number of locks for keys of policies that are decided together: enough that concurrent requests with different keys
 /// seldom need the same lock.
@@ -102,7 +102,6 @@ struct PolicyStore {
     store: Arc<dyn Store>,
     /// Whether the policy is decided together with others.
     in_set: bool,
-    limit: u64,
 }
 
 /// A charge with its store.
@@ -214,13 +213,12 @@ impl Memory {
         (!table.in_set).then(|| SinglePolicy {
             context: this.context.clone(),
             store: Arc::clone(&table.store),
-            limit: table.limit,
         })
     }
 
     fn target<'a>(&'a self, charge: &'a Charge<'_>) -> Result<StoreCharge<'a>, BackendError> {
         let table = self.table(charge)?;
-        let key = self.context.hash(charge.key);
+        let key = self.context.hash(KeyBytes::of(charge.key));
         table.store.prefetch(key);
         let salt = charge.policy.number() as usize;
         Ok(StoreCharge {
@@ -245,7 +243,7 @@ impl Memory {
             return None;
         };
         let table = self.table(charge).ok().filter(|table| !table.in_set)?;
-        let key = self.context.hash(charge.key);
+        let key = self.context.hash(KeyBytes::of(charge.key));
         let take = Take::of(charge);
         *out = table.store.charge(key, self.context.now(), &take);
         Some(out.allowed)
@@ -313,7 +311,6 @@ impl Backend for Memory {
             Ok(PolicyStore {
                 store: policy.new_store(self.capacity)?,
                 in_set: policies.len() > 1,
-                limit: policy.quota().limit(),
             })
         };
         self.registry

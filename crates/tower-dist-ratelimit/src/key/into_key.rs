@@ -28,28 +28,37 @@ use super::KeySink;
 pub trait IntoKey {
     /// Writes the parts of the key. `None` means that the key is missing.
     fn write(self, sink: &mut KeySink) -> Option<()>;
-}
 
-impl IntoKey for &[u8] {
+    /// Returns the bytes of the only part that [`write`](Self::write) writes, so that `Memory` can hash them without a
+    /// copy.
+    ///
+    /// # Default
+    ///
+    /// `None`, which is always correct.
     #[inline]
-    fn write(self, sink: &mut KeySink) -> Option<()> {
-        sink.part(self);
-        Some(())
+    fn only_part(&self) -> Option<&[u8]> {
+        None
     }
 }
 
-macro_rules! texts {
-    ($($text:ty),*) => {$(
-        impl IntoKey for $text {
+macro_rules! bytes {
+    ($($bytes:ty),*) => {$(
+        impl IntoKey for $bytes {
             #[inline]
             fn write(self, sink: &mut KeySink) -> Option<()> {
-                self.as_bytes().write(sink)
+                sink.part(self.as_ref());
+                Some(())
+            }
+
+            #[inline]
+            fn only_part(&self) -> Option<&[u8]> {
+                Some(self.as_ref())
             }
         }
     )*};
 }
 
-texts!(&str, String, HeaderValue);
+bytes!(&[u8], &str, String, HeaderValue);
 
 // A number is a part of 8 bytes, or of 16 bytes if it is negative or above `u64::MAX`.
 macro_rules! integers {

@@ -146,11 +146,36 @@ fn last_word(bytes: &[u8]) -> u64 {
     bits | (0x80 | rest.len() as u64) << 56
 }
 
+/// A key in the form that `Memory` hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyBytes<'a> {
+    /// The bytes of the only part.
+    Part(&'a [u8]),
+    /// The bytes of a sink whose key has several parts, or any other bytes.
+    Other(&'a [u8]),
+}
+
+impl<'a> KeyBytes<'a> {
+    /// Recognizes a key of one part by its last word. Different bytes are different keys.
+    #[inline]
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        if let ([words @ .., last], []) = bytes.as_chunks() {
+            let part = &bytes[..size_of_val(words) + usize::from(last[7] & 7)];
+            if *last == last_word(part).to_le_bytes() {
+                return Self::Part(part);
+            }
+        }
+        Self::Other(bytes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
 
-    use super::KeySink;
+    use proptest::prelude::*;
+
+    use super::{KeyBytes, KeySink};
     use crate::key::IntoKey;
 
     fn bytes(key: impl IntoKey) -> Vec<u8> {
@@ -196,6 +221,42 @@ mod tests {
             key.iter().for_each(|part| sink.part(part));
             let other = seen.insert(sink.bytes().to_vec(), key);
             assert_eq!(other, None, "{key:?}");
+            let is_part = matches!(KeyBytes::of(sink.bytes()), KeyBytes::Part(_));
+            assert_eq!(is_part, key.len() == 1, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_one_part_is_hashed_alike_with_and_without_a_copy() {
+        for len in 0..40 {
+            let text = "x".repeat(len);
+            let copied = bytes(text.as_str());
+            let part = text.only_part().unwrap();
+            assert_eq!(part, text.as_bytes());
+            assert_eq!(KeyBytes::of(&copied), KeyBytes::Part(part));
+        }
+        for other in [bytes(("a", "b")), bytes(None::<&str>), bytes((1, "b"))] {
+            assert_eq!(KeyBytes::of(&other), KeyBytes::Other(&other));
+        }
+    }
+
+    /// Bytes that look like the end of a part, and others, also of lengths that no sink has.
+    fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![Just(0), Just(1), 0x7f_u8..0x8a];
+        proptest::collection::vec(byte, 0..20)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        #[test]
+        fn different_bytes_are_different_keys(one in any_bytes(), place in 0_usize..20, byte in 0x7f_u8..0x8a) {
+            let mut two = one.clone();
+            match two.get_mut(place) {
+                Some(old) => *old = byte,
+                None => two.push(byte),
+            }
+            prop_assert_eq!(one == two, KeyBytes::of(&one) == KeyBytes::of(&two));
         }
     }
 

@@ -3,11 +3,11 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use super::{Limiter, decision};
+use super::{Limiter, decision, sink_of};
 use crate::{
     Decision,
     backend::BackendError,
-    key::{IntoKey, KeySink},
+    key::{IntoKey, KeyBytes},
     limits::{Check, Outcome, Pending},
 };
 
@@ -44,10 +44,11 @@ impl<'a, K: IntoKey> CheckFuture<'a, K> {
         let limiter = self.limiter;
         let limits = &*limiter.limits;
         if let (Some((single, rule)), None) = (limits.unobserved(), &limiter.quota) {
-            let mut sink = KeySink::new();
-            let _ = sink.key(|sink| key.write(sink));
             let cost = self.cost.unwrap_or(rule.policy.cost);
-            return Poll::Ready(Ok(single.charge(sink.bytes(), cost)));
+            return Poll::Ready(Ok(match key.only_part() {
+                Some(part) => single.charge(KeyBytes::Part(part), cost),
+                None => single.charge(KeyBytes::of(sink_of(key).bytes()), cost),
+            }));
         }
         limiter.check_quota()?;
         let mut check = Check::default();

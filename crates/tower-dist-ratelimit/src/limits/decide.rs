@@ -8,7 +8,7 @@ use super::{Applies, Check, Limits, Outcome, PolicyCharge, Rule, check::Waiting}
 use crate::{
     Decided, Decision, Decisions, Event, FailureMode, Quota, Reason, Rejection, Source,
     backend::{BackendError, SinglePolicy, Timeout},
-    key::KeySink,
+    key::{KeyBytes, KeySink},
 };
 
 impl Limits {
@@ -126,7 +126,7 @@ impl Limits {
         let (single, rule) = fixed.ok_or(None)?;
         let asked = asked.insert(PolicyCharge::new(0, rule.id, rule.policy.cost));
         match apply(rule, sink, asked) {
-            Applies::Yes => Ok(single.charge(asked.key(sink.bytes()), asked.cost)),
+            Applies::Yes => Ok(single.charge(KeyBytes::of(asked.key(sink.bytes())), asked.cost)),
             applies => Err(Some(applies)),
         }
     }
@@ -141,7 +141,7 @@ impl Limits {
         };
         // Nothing can fail, so neither the timeout nor the circuit breaker is needed.
         check.decisions.reject(1);
-        check.decisions[0] = single.charge(asked.key(check.sink.bytes()), asked.cost);
+        check.decisions[0] = single.charge(KeyBytes::of(asked.key(check.sink.bytes())), asked.cost);
         Outcome::of(&check.decisions[0])
     }
 
@@ -184,7 +184,7 @@ impl Limits {
                         self.fail_over(check, BackendError::late("quota", self.timeout))
                     } else if zero || lookups.is_empty() {
                         check.waiting = None;
-                        self.decide_charges(check)
+                        self.query_backend(check)
                     } else {
                         return Poll::Pending;
                     }

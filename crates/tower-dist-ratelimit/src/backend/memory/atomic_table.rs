@@ -60,9 +60,11 @@ impl<A: OneNumber> Store for AtomicTable<A> {
         let now = self.arithmetic.at(key.at(nanos));
         let take = Take::own(cost);
         let state = self.swap(key, now, &take);
-        match self.arithmetic.rest(state, now, cost) {
-            Some(rest) => FastDecision::Numbers(rest),
-            None => FastDecision::Whole(self.arithmetic.decide(state, now, &take)),
+        match self.arithmetic.granted(state, now, &take) {
+            Some(granted) => {
+                FastDecision::Allowed(self.arithmetic.allow(state, now, &take, granted))
+            }
+            None => FastDecision::Whole(self.arithmetic.reject(state, now, &take)),
         }
     }
 
@@ -94,6 +96,6 @@ impl<A: OneNumber> Store for AtomicTable<A> {
 /// Returns the state after a charge, or `None` if nothing is granted.
 #[inline(always)]
 fn after<A: OneNumber>(arithmetic: &A, state: u64, now: A::Moment, take: &Take<'_>) -> Option<u64> {
-    let granted = arithmetic.granted(state, now, take);
+    let granted = arithmetic.granted(state, now, take)?;
     (granted > 0).then(|| arithmetic.take(state, now, granted))
 }

@@ -4,7 +4,7 @@ use siphasher::sip::SipHasher13;
 use tokio::time::Instant;
 
 use super::fingerprint::Fingerprint;
-use crate::algorithm::saturating_nanos;
+use crate::{algorithm::saturating_nanos, key::KeyBytes};
 
 /// The hash function and the clock of a [`Memory`](super::Memory).
 #[derive(Clone)]
@@ -58,7 +58,7 @@ impl MemoryContext {
     }
 
     #[inline]
-    pub(super) fn hash(&self, key: &[u8]) -> Fingerprint {
+    pub(super) fn hash(&self, key: KeyBytes<'_>) -> Fingerprint {
         Fingerprint::of(key, &self.hasher)
     }
 }

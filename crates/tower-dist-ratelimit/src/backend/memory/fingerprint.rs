@@ -1,6 +1,6 @@
 use siphasher::sip::SipHasher13;
 
-use crate::algorithm::Now;
+use crate::{algorithm::Now, key::KeyBytes};
 
 /// A 64-bit hash, kept instead of the key. It is never 0, which marks an unused slot, nor [`RESERVED`](Self::RESERVED).
 ///
@@ -14,8 +14,12 @@ impl Fingerprint {
     pub(super) const RESERVED: u64 = 1;
 
     #[inline]
-    pub(super) fn of(key: &[u8], hasher: &SipHasher13) -> Self {
-        Self(hasher.hash(key).max(Self::RESERVED + 1))
+    pub(super) fn of(key: KeyBytes<'_>, hasher: &SipHasher13) -> Self {
+        let bits = match key {
+            KeyBytes::Part(bytes) => hasher.hash(bytes),
+            KeyBytes::Other(bytes) => !hasher.hash(bytes),
+        };
+        Self(bits.max(Self::RESERVED + 1))
     }
 
     pub(super) fn bits(self) -> u64 {
@@ -56,4 +60,17 @@ impl Fingerprint {
 /// Maps 32 bits to `0..len`.
 fn scale(bits: u64, len: usize) -> usize {
     usize::try_from((u128::from(bits) * len as u128) >> 32).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_and_a_key_of_several_parts_with_the_same_bytes_are_different_keys() {
+        let hasher = SipHasher13::new_with_keys(0, 0);
+        let of = |key| Fingerprint::of(key, &hasher);
+        assert_ne!(of(KeyBytes::Part(b"key")), of(KeyBytes::Other(b"key")));
+        assert_ne!(of(KeyBytes::Part(b"key")), of(KeyBytes::Part(b"yek")));
+    }
 }

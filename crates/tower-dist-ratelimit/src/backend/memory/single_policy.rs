@@ -4,14 +4,13 @@ use super::{
     context::MemoryContext,
     store::{FastDecision, Store},
 };
-use crate::Decision;
+use crate::{Decision, key::KeyBytes};
 
 /// A policy of a [`Memory`](super::Memory) that is decided alone. Decides on charges under the policy's own quota. Such
 /// a charge can be rejected, but causes no error.
 pub(crate) struct SinglePolicy {
     pub(super) context: MemoryContext,
     pub(super) store: Arc<dyn Store>,
-    pub(super) limit: u64,
 }
 
 impl SinglePolicy {
@@ -19,17 +18,12 @@ impl SinglePolicy {
     ///
     /// Inlined, so that the decision is written directly to the caller's variable.
     #[inline(always)]
-    pub(crate) fn charge(&self, key: &[u8], cost: u64) -> Decision {
-        match self.charge_store(key, cost) {
-            FastDecision::Numbers(rest) => rest.allow(cost, self.limit),
-            FastDecision::Whole(decision) => decision,
-        }
-    }
-
-    #[inline(never)]
-    fn charge_store(&self, key: &[u8], cost: u64) -> FastDecision {
+    pub(crate) fn charge(&self, key: KeyBytes<'_>, cost: u64) -> Decision {
         // Before the hash, because a processor usually reads its counter only after all instructions before it.
         let nanos = self.context.now();
-        self.store.charge_own(self.context.hash(key), nanos, cost)
+        match self.store.charge_own(self.context.hash(key), nanos, cost) {
+            FastDecision::Allowed(allowed) => allowed.decision(cost),
+            FastDecision::Whole(decision) => decision,
+        }
     }
 }

@@ -1,7 +1,7 @@
 use super::fingerprint::Fingerprint;
 use crate::{
     BuildError, Decision,
-    algorithm::{Rest, Take},
+    algorithm::{Allowed, Take},
 };
 
 /// The keys of one policy and their states. Times are nanoseconds since the creation of the [`Memory`](super::Memory).
@@ -39,9 +39,8 @@ pub(crate) trait Store: Send + Sync {
 
 /// The result of [`Store::charge_own`].
 pub(crate) enum FastDecision {
-    /// The charge is allowed.
-    Numbers(Rest),
-    /// A whole decision, which can also allow the charge.
+    Allowed(Allowed),
+    /// A rejection, or any decision of a store without a fast path.
     Whole(Decision),
 }
 

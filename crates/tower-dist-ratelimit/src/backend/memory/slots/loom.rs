@@ -12,6 +12,7 @@ use crate::{
     Quota,
     algorithm::{Bucket, Take},
     backend::memory::{atomic_table::AtomicTable, store::Store},
+    key::KeyBytes,
 };
 
 const YEARS: std::time::Duration = std::time::Duration::from_secs(3_155_760_000);
@@ -29,7 +30,7 @@ fn slots(burst: u64) -> Arc<AtomicTable<Bucket>> {
 }
 
 fn key(name: &[u8]) -> Fingerprint {
-    Fingerprint::of(name, &SipHasher13::new_with_keys(0, 0))
+    Fingerprint::of(KeyBytes::Part(name), &SipHasher13::new_with_keys(0, 0))
 }
 
 fn charge(slots: &AtomicTable<Bucket>, key: Fingerprint, cost: u64) -> u64 {

@@ -7,6 +7,7 @@ use crate::{
     Quota,
     algorithm::{Bucket, Take},
     backend::memory::{atomic_table::AtomicTable, store::Store},
+    key::KeyBytes,
 };
 
 const KEYS: usize = 10_000;
@@ -15,7 +16,7 @@ const KEYS: usize = 10_000;
 fn found_after(slots: &AtomicTable<Bucket>, keys: Range<usize>) -> usize {
     let hasher = SipHasher13::new_with_keys(0, 0);
     let take = Take::own(1);
-    let keys = keys.map(|key| Fingerprint::of(&key.to_le_bytes(), &hasher));
+    let keys = keys.map(|key| Fingerprint::of(KeyBytes::Part(&key.to_le_bytes()), &hasher));
     let keys: Vec<Fingerprint> = keys.collect();
     for (&key, second) in keys.iter().zip(0..) {
         let decision = slots.charge(key, second * 1_000_000_000, &take);
