@@ -88,7 +88,12 @@ where
     // They describe the client's connection, and a retry or a hedge would copy them.
     head.extensions = Extensions::new();
     let request = Request::from_parts(head, body);
-    match proxy.outbound.clone().oneshot(request).await {
+    // `oneshot` would move the request and the future of the response once more.
+    let mut outbound = proxy.outbound.clone();
+    if let Err(error) = outbound.ready().await {
+        return no_answer(&*error.into());
+    }
+    match outbound.call(request).await {
         // The gateway rejects every request for an upgrade above.
         Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => problem(
             StatusCode::BAD_GATEWAY,

@@ -120,7 +120,7 @@ impl Memory {
     }
 
     /// Like [`with_capacity`](Self::with_capacity), but measures time with the processor's counter, by [quanta]. A
-    /// decision takes a quarter to a third less time.
+    /// decision takes about a third less time.
     ///
     /// A paused clock of tokio does not stop the counter. Adjustments of the system's clock do not change the counter's
     /// speed. Where the processor has no reliable counter, the system's monotonic clock is read instead.
