@@ -88,7 +88,7 @@ where
     // They describe the client's connection, and a retry or a hedge would copy them.
     head.extensions = Extensions::new();
     let request = Request::from_parts(head, body);
-    // `oneshot` would move the request and the future of the response once more.
+    // Not `oneshot`, which moves the request and the response's future one more time.
     let mut outbound = proxy.outbound.clone();
     if let Err(error) = outbound.ready().await {
         return no_answer(&*error.into());

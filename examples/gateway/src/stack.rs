@@ -8,10 +8,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::uri::Authority;
 use axum::http::{Request, Response};
-use futures_util::TryFutureExt as _;
 use hyper::body::Incoming;
-use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::TokioExecutor;
 use tower::timeout::TimeoutLayer;
 use tower::{BoxError, Layer, Service, service_fn};
@@ -72,7 +71,7 @@ impl LimitMode {
     }
 }
 
-/// The gateway: rate limit → proxy handler → retry → hedge → client. Layers that are not in `layers` are off.
+/// The gateway: rate limit → proxy handler → retry → hedge → timeout → client. Layers that are not in `layers` are off.
 pub(crate) fn gateway(
     options: &StackOptions,
     layers: &[LayerName],
@@ -128,8 +127,6 @@ pub(crate) fn gateway(
     let retry = RetryLayer::builder()
         .http()
         .max_attempts(options.attempts)
-        // A stalled attempt, with its hedges, leaves time for another one.
-        .attempt_timeout(options.attempt_timeout)
         // The upstream is near and answers in 15 ms, so the default of 100 ms would be most of a retried request's
         // latency.
         .backoff(Backoff::exponential(
@@ -156,7 +153,8 @@ pub(crate) fn gateway(
         [] => hedge.percentile(options.hedge_percentile),
         delays => hedge.delays(delays.iter().copied()),
     };
-    let client = client();
+    // Innermost: bounds one attempt, so that a stalled attempt leaves time for another.
+    let client = TimeoutLayer::new(options.attempt_timeout).layer(client());
     let enforcing = limit(Mode::On)?;
     let (app, limits, retry, hedge) = match watch {
         // Without a live page the mode of the limit does not change, and there are no metrics.
@@ -204,14 +202,17 @@ pub(crate) fn bare(options: &StackOptions, upstream: Authority) -> Result<Router
 /// A client for clear-text HTTP. The layers clone their inner service in each call, so the client is shared: a clone of
 /// its own copies all its settings.
 #[must_use]
-pub fn client()
--> impl Service<Request<Body>, Response = Response<Incoming>, Error = BoxError, Future: Send> + Clone
-{
+pub fn client() -> impl Service<
+    Request<Body>,
+    Response = Response<Incoming>,
+    Error = hyper_util::client::legacy::Error,
+    Future = ResponseFuture,
+> + Clone {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     let client: Client<_, Body> = Client::builder(TokioExecutor::new()).build(connector);
     let client = Arc::new(client);
-    service_fn(move |request| client.request(request).map_err(BoxError::from))
+    service_fn(move |request| client.request(request))
 }
 
 /// The observers of the rate limit. Without a live page there are no counts to keep.

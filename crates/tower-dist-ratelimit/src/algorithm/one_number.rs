@@ -25,7 +25,7 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
     /// Returns the numbers of a decision that grants these tokens. `state` is the state before it.
     fn allow(&self, state: u64, now: Self::Moment, take: &Take<'_>, granted: u64) -> Allowed;
 
-    /// Returns the decision on a request that is not granted.
+    /// Returns the decision on a request for which [`granted`](Self::granted) returns `None`. The caller checks this.
     fn reject(&self, state: u64, now: Self::Moment, take: &Take<'_>) -> Decision;
 
     fn take(&self, state: u64, now: Self::Moment, tokens: u64) -> u64;

@@ -29,8 +29,8 @@ pub trait IntoKey {
     /// Writes the parts of the key. `None` means that the key is missing.
     fn write(self, sink: &mut KeySink) -> Option<()>;
 
-    /// Returns the bytes of the only part that [`write`](Self::write) writes, so that `Memory` can hash them without a
-    /// copy.
+    /// Returns the bytes of the key's only part, so that `Memory` can hash them without a copy. Must be `None`, unless
+    /// [`write`](Self::write) adds exactly these bytes as one part and returns `Some`.
     ///
     /// # Default
     ///

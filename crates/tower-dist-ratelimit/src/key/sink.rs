@@ -156,7 +156,7 @@ pub(crate) enum KeyBytes<'a> {
 }
 
 impl<'a> KeyBytes<'a> {
-    /// Recognizes a key of one part by its last word. Different bytes are different keys.
+    /// Recognizes a key of one part by its last word. Different bytes never give equal results.
     #[inline]
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         if let ([words @ .., last], []) = bytes.as_chunks() {

@@ -1,6 +1,8 @@
 //! The gateway behaves as an HTTP proxy.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -197,6 +199,29 @@ async fn a_silent_upstream_is_504() {
         "the upstream did not answer in time",
     )
     .await;
+}
+
+/// The upstream answers the first attempt with a 503, and never answers its hedge.
+#[tokio::test]
+async fn a_stalled_hedge_does_not_hide_the_503_of_the_first_attempt() {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&requests);
+    let answer = move || {
+        let number = seen.fetch_add(1, Ordering::Relaxed);
+        async move {
+            if number > 0 {
+                return std::future::pending().await;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "3600")])
+        }
+    };
+    let upstream = serve(Router::new().fallback(answer)).await;
+    let gateway = Gateway::before(upstream, &["--hedge-at", "50"]);
+    let response = get(format!("http://{}/", gateway.addr)).await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(response.headers()["retry-after"], "3600");
+    assert_eq!(requests.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]

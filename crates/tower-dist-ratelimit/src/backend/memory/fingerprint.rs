@@ -15,6 +15,7 @@ impl Fingerprint {
 
     #[inline]
     pub(super) fn of(key: KeyBytes<'_>, hasher: &SipHasher13) -> Self {
+        // The complement keeps the two forms of keys apart, even if their bytes are equal.
         let bits = match key {
             KeyBytes::Part(bytes) => hasher.hash(bytes),
             KeyBytes::Other(bytes) => !hasher.hash(bytes),
