@@ -323,9 +323,9 @@ impl Limiter {
     /// backends share.
     #[cold]
     fn check_quota(&self) -> Result<(), BackendError> {
-        let mut rules = self.limits.rules.iter();
+        let rules = &self.limits.rules;
         match self.quota {
-            Some(_) if !rules.all(|rule| rule.policy.has_dynamic_quotas()) => {
+            Some(_) if rules.iter().any(|rule| !rule.policy.has_dynamic_quotas()) => {
                 let error = "a quota for a policy without dynamic_quotas";
                 Err(BackendError::new(error))
             }

@@ -140,11 +140,16 @@
 //! # Where it goes
 //!
 //! ```text
-//! retry, with a deadline and a timeout for each attempt     waits with nothing in flight and no permit held
-//!   hedge                                                   each attempt is a race
-//!     rate or concurrency limit                             counts every attempt
-//!       client
+//! retry, with a deadline            waits with nothing in flight and no permit held
+//!   hedge                           each attempt is a race
+//!     timeout for one attempt       ends a stalled attempt
+//!       rate or concurrency limit   counts every attempt
+//!         client
 //! ```
+//!
+//! With a hedge layer, put the timeout of an attempt below it, as a timeout layer.
+//! [`attempt_timeout`](RetryLayerBuilder::attempt_timeout) would end the whole race, and drop a failure that one of its
+//! attempts has already received, with its `Retry-After`.
 //!
 //! Layers that share a backend share one [`Budget`]: the outermost layer takes it with
 //! [`budget`](RetryLayerBuilder::budget), the layers below with [`shared_budget`](RetryLayerBuilder::shared_budget).

@@ -76,12 +76,12 @@ impl Bucket {
         self.pace.tokens(full.saturating_sub(used))
     }
 
-    /// Returns by how much the next request's wait in a queue exceeds `max_wait`, or goes beyond `HORIZON`, the end of
-    /// the clock's range. In nanoseconds.
+    /// Returns the nanoseconds by which the next request's wait in a queue is too long: longer than `max_wait`, or past
+    /// `HORIZON`, the end of the clock's range.
     #[inline]
     fn excess(&self, now: Moment, ahead: u64, max_wait: u64) -> u64 {
         let last = clamp(now.nanos.saturating_add(max_wait));
-        (self.pace.nanos(now, ahead)).saturating_sub(last - now.nanos)
+        self.pace.nanos(now, ahead).saturating_sub(last - now.nanos)
     }
 
     /// Returns the whole tokens that are free when `used` units are missing. For a queue whose length is `used` units,
@@ -113,7 +113,7 @@ impl OneNumber for Bucket {
         let used = full_at.saturating_sub(now.units);
         match self.max_wait {
             None => take.granted(self.free(used)),
-            // Never more than the cost, because that would undo the spacing.
+            // Ignores `up_to`, because a grant above the cost would undo the spacing.
             Some(max_wait) => {
                 let passes = take.cost <= self.burst && self.excess(now, used, max_wait) == 0;
                 (passes || take.cost == 0).then_some(take.cost)

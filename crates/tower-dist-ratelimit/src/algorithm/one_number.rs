@@ -28,6 +28,7 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
     /// Returns the decision on a request for which [`granted`](Self::granted) returns `None`. The caller checks this.
     fn reject(&self, state: u64, now: Self::Moment, take: &Take<'_>) -> Decision;
 
+    /// Returns the state after these tokens were taken.
     fn take(&self, state: u64, now: Self::Moment, tokens: u64) -> u64;
 
     /// Returns the corrected state. It equals `state` if the correction changes nothing.
@@ -35,7 +36,6 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
 }
 
 /// The numbers of a decision that allows a charge, in fewer bytes than a [`Decision`]. Times are in nanoseconds.
-#[derive(Clone, Copy)]
 pub(crate) struct Allowed {
     pub(super) limit: u64,
     pub(super) remaining: u64,

@@ -6,7 +6,7 @@ mod ends;
 pub(crate) mod key;
 mod model;
 mod overrides;
-mod traffic;
+pub(crate) mod traffic;
 mod worst;
 
 use std::time::Duration;

@@ -151,7 +151,7 @@ fn last_word(bytes: &[u8]) -> u64 {
 pub(crate) enum KeyBytes<'a> {
     /// The bytes of the only part.
     Part(&'a [u8]),
-    /// The bytes of a sink whose key has several parts, or any other bytes.
+    /// The bytes of a sink without a key or with a key of several parts, or any other bytes.
     Other(&'a [u8]),
 }
 

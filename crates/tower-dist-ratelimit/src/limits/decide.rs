@@ -184,6 +184,7 @@ impl Limits {
                         self.fail_over(check, BackendError::late("quota", self.timeout))
                     } else if zero || lookups.is_empty() {
                         check.waiting = None;
+                        // Not by the fast path, which would be compiled into this function, too.
                         self.query_backend(check)
                     } else {
                         return Poll::Pending;

@@ -7,12 +7,12 @@ use crate::{Algorithm, Quota, quota::HORIZON};
 
 /// A request, and the settlement after it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
+pub(crate) struct Step {
     /// Nanoseconds since the previous request.
-    pub(super) wait: u64,
-    pub(super) cost: u64,
-    pub(super) want: u64,
-    pub(super) settle: Option<i64>,
+    pub(crate) wait: u64,
+    pub(crate) cost: u64,
+    pub(crate) want: u64,
+    pub(crate) settle: Option<i64>,
 }
 
 /// Every algorithm once.
@@ -96,7 +96,7 @@ fn steps(quota: Quota) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
-pub(super) fn everyday() -> impl Strategy<Value = (Algorithm, Quota, Vec<Step>)> {
+pub(crate) fn everyday() -> impl Strategy<Value = (Algorithm, Quota, Vec<Step>)> {
     any_algorithm()
         .prop_flat_map(|algorithm| {
             everyday_quota(algorithm).prop_map(move |quota| (algorithm, quota))
@@ -112,7 +112,7 @@ fn any_size() -> impl Strategy<Value = u64> {
 }
 
 /// Any policy that can be built, up to the limits.
-pub(super) fn any_built() -> impl Strategy<Value = (Algorithm, Quota)> {
+pub(crate) fn any_built() -> impl Strategy<Value = (Algorithm, Quota)> {
     let horizon = u64::try_from(HORIZON.as_nanos()).unwrap();
     let sizes = (any_size(), any_size(), any_size(), any_size());
     (any_algorithm(), sizes).prop_map(move |(algorithm, (limit, window, burst, max_wait))| {

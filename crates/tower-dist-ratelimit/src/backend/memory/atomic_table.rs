@@ -60,6 +60,7 @@ impl<A: OneNumber> Store for AtomicTable<A> {
         let now = self.arithmetic.at(key.at(nanos));
         let take = Take::own(cost);
         let state = self.swap(key, now, &take);
+        // As `OneNumber::decide`, but an allowed charge does not become a whole decision here.
         match self.arithmetic.granted(state, now, &take) {
             Some(granted) => {
                 FastDecision::Allowed(self.arithmetic.allow(state, now, &take, granted))
@@ -99,3 +100,6 @@ fn after<A: OneNumber>(arithmetic: &A, state: u64, now: A::Moment, take: &Take<'
     let granted = arithmetic.granted(state, now, take)?;
     (granted > 0).then(|| arithmetic.take(state, now, granted))
 }
+
+#[cfg(all(test, not(tower_dist_ratelimit_loom)))]
+mod tests;

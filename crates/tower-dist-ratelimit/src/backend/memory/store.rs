@@ -39,6 +39,7 @@ pub(crate) trait Store: Send + Sync {
 
 /// The result of [`Store::charge_own`].
 pub(crate) enum FastDecision {
+    /// The charge is allowed, and grants its cost.
     Allowed(Allowed),
     /// A rejection, or any decision of a store without a fast path.
     Whole(Decision),
