@@ -125,18 +125,22 @@ impl BackendGuard for Failover {
             unreachable!("a pending decision waits for something");
         };
         let (permit, sent) = (*permit, *sent);
-        let allowed = ready!(Pin::new(answer).poll(cx)).and_then(|answer| {
-            if answer.decisions.len() != check.charges.len() {
+        let allowed = match ready!(Pin::new(answer).poll(cx)) {
+            Ok(answer) if answer.decisions.len() == check.decisions.len() => {
+                self.answered(permit, false);
+                if let (Some(cache), Some(sent)) = (&self.deny_cache, sent) {
+                    cache.learn(sent, check.all_charges(), &answer);
+                }
+                // Not moved, because `Decisions` are large.
+                check.decisions.copy_from_slice(&answer.decisions);
+                Ok(answer.allowed)
+            }
+            Ok(_) => {
                 let error = "the answer does not have one decision per charge";
-                return Err(BackendError::new(error));
+                Err(BackendError::new(error))
             }
-            self.answered(permit, false);
-            if let (Some(cache), Some(sent)) = (&self.deny_cache, sent) {
-                cache.learn(sent, check.all_charges(), &answer);
-            }
-            check.decisions = answer.decisions;
-            Ok(answer.allowed)
-        });
+            Err(error) => Err(error),
+        };
         Poll::Ready(self.complete(limits, check, permit, allowed))
     }
 
