@@ -102,7 +102,7 @@ impl Breaker {
             if let Access::Probe(_) = permit {
                 return mem::take(&mut state.circuit).is_open();
             }
-            state.circuit = state.circuit.count(None, now, self.pauses, 0);
+            state.circuit.count(None, now, self.pauses, 0);
             if forget && state.circuit.is_clean() {
                 state.circuit = Circuit::default();
             }
@@ -116,13 +116,13 @@ impl Breaker {
         self.change(|state| {
             if let Access::Probe(number) = permit {
                 if number == state.probe {
-                    state.circuit = state.circuit.probe_failed(now, self.pauses, noise);
+                    state.circuit.probe_failed(now, self.pauses, noise);
                 }
                 return false;
             }
             let was_open = state.circuit.is_open();
             let row = Some(permit.row());
-            state.circuit = state.circuit.count(row, now, self.pauses, noise);
+            state.circuit.count(row, now, self.pauses, noise);
             let opened = state.circuit.is_open() && !was_open;
             state.probe += u64::from(opened);
             opened
@@ -135,7 +135,7 @@ impl Breaker {
         if let Access::Probe(number) = permit {
             self.change(|state| {
                 if number == state.probe {
-                    state.circuit = state.circuit.probe_spared(now);
+                    state.circuit.probe_spared(now);
                 }
             });
         }

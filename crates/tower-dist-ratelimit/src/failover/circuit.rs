@@ -10,7 +10,7 @@ const FEWEST: u64 = 10;
 
 /// The state of a circuit breaker.
 ///
-/// Pure: the time since some origin and the random bits are arguments.
+/// It reads no clock: the time since some origin and the random bits are arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Circuit {
     /// Requests may query the backend.
@@ -66,20 +66,19 @@ impl Circuit {
         }
     }
 
-    /// Returns the circuit after the outcome of a request that was no probe. `row` is `None` for a decision. For a
-    /// failure, it is the [`row`](Self::row) at the time when the request was sent.
-    pub(super) fn count(self, row: Option<u8>, now: Duration, pauses: Pauses, noise: u64) -> Self {
+    /// Counts the outcome of a request that was no probe. `row` is `None` for a decision. For a failure, it is the
+    /// [`row`](Self::row) at the time when the request was sent.
+    pub(super) fn count(&mut self, row: Option<u8>, now: Duration, pauses: Pauses, noise: u64) {
         let Self::Closed(record) = self else {
             // The request was usually sent before the circuit opened. So its outcome says little about the time since
             // then.
-            return self;
+            return;
         };
-        let record = record.count(row, now);
+        record.count(row, now);
         if row.is_some() && record.is_bad() {
             let due = now.saturating_add(pauses.after(0, noise));
-            return Self::Open { probes: 0, due };
+            *self = Self::Open { probes: 0, due };
         }
-        Self::Closed(record)
     }
 
     /// Returns the circuit with a probe in flight, or `None` if no probe is due. If this probe gets no outcome, the
@@ -97,21 +96,19 @@ impl Circuit {
         }
     }
 
-    /// Returns the circuit after its probe has failed. The next probe is due after a pause from now, or when it was due
-    /// without this failure, whichever is earlier.
-    pub(super) fn probe_failed(mut self, now: Duration, pauses: Pauses, noise: u64) -> Self {
-        if let Self::Open { probes, due } = &mut self {
+    /// Records that the probe has failed. The next probe is due after a pause from now, or when it was due without this
+    /// failure, whichever is earlier.
+    pub(super) fn probe_failed(&mut self, now: Duration, pauses: Pauses, noise: u64) {
+        if let Self::Open { probes, due } = self {
             *due = (*due).min(now.saturating_add(pauses.after(*probes, noise)));
         }
-        self
     }
 
-    /// Returns the circuit after its probe was decided without the backend. A new probe is due immediately.
-    pub(super) fn probe_spared(mut self, now: Duration) -> Self {
-        if let Self::Open { probes, due } = &mut self {
+    /// Records that the probe was decided without the backend. A new probe is due immediately.
+    pub(super) fn probe_spared(&mut self, now: Duration) {
+        if let Self::Open { probes, due } = self {
             (*probes, *due) = (probes.saturating_sub(1), now);
         }
-        self
     }
 
     /// Returns the time until the next probe is due, or `None` if the circuit is closed.
@@ -124,7 +121,7 @@ impl Circuit {
 }
 
 impl RecentResults {
-    fn count(mut self, failed: Option<u8>, now: Duration) -> Self {
+    fn count(&mut self, failed: Option<u8>, now: Duration) {
         let half = now.as_secs() << 1 | u64::from(now.subsec_millis() / 500);
         // If another thread has already counted an outcome of a later half second, the present outcome counts in that
         // half second, too.
@@ -142,7 +139,6 @@ impl RecentResults {
             true => self.row + 1,
             false => self.row.max(1),
         });
-        self
     }
 
     /// Returns whether these results open the circuit. Call it only if the latest result is a failure.

@@ -127,7 +127,9 @@ impl BackendGuard for Failover {
         let (permit, sent) = (*permit, *sent);
         let allowed = match ready!(Pin::new(answer).poll(cx)) {
             Ok(answer) if answer.decisions.len() == check.decisions.len() => {
-                self.answered(permit, false);
+                // Not the present time, because a read of the clock takes as long as hashing the key.
+                let at = sent.map_or_else(Instant::now, |sent| sent.at);
+                self.answered(permit, at, false);
                 if let (Some(cache), Some(sent)) = (&self.deny_cache, sent) {
                     cache.learn(sent, check.all_charges(), &answer);
                 }

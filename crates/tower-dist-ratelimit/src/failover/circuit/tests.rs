@@ -14,19 +14,28 @@ fn pauses() -> Pauses {
     Pauses { timeout: TIMEOUT }
 }
 
+/// The circuit after this change.
+fn changed(mut circuit: Circuit, change: impl FnOnce(&mut Circuit)) -> Circuit {
+    change(&mut circuit);
+    circuit
+}
+
+/// The circuit after one more outcome, with the least noise.
+fn counted(circuit: Circuit, row: Option<u8>, at: Duration) -> Circuit {
+    changed(circuit, |circuit| circuit.count(row, at, pauses(), 0))
+}
+
 /// The circuit after these decisions (true: failed), one after the other, with the least noise.
 fn after(decisions: impl IntoIterator<Item = (u64, bool)>) -> Circuit {
     let quiet = Circuit::default();
     decisions.into_iter().fold(quiet, |circuit, (at, failed)| {
-        circuit.count(failed.then(|| circuit.row()), ms(at), pauses(), 0)
+        counted(circuit, failed.then(|| circuit.row()), ms(at))
     })
 }
 
 /// The circuit after a failure of each of these requests, which were sent at this circuit.
 fn after_failures_together(circuit: Circuit, requests: usize, at: u64) -> Circuit {
-    (0..requests).fold(circuit, |now, _| {
-        now.count(Some(circuit.row()), ms(at), pauses(), 0)
-    })
+    (0..requests).fold(circuit, |now, _| counted(now, Some(circuit.row()), ms(at)))
 }
 
 const OPENED_AT_NINE: Circuit = Circuit::Open {
@@ -57,12 +66,10 @@ fn failures_of_requests_in_flight_together_count_as_one_in_the_row() {
     assert!(!four.is_open());
     assert!(lost(four, 5).is_open(), "the fifth in the row");
     // A decision between the failures ends the row, also for the requests that were sent before it.
-    let decided = four.count(None, ms(5), pauses(), 0);
-    let late = decided.count(Some(four.row()), ms(6), pauses(), 0);
+    let decided = counted(four, None, ms(5));
+    let late = counted(decided, Some(four.row()), ms(6));
     assert_eq!((decided.row(), late.row()), (0, 1));
-    let all_late = (0..9).fold(late, |now, _| {
-        now.count(Some(four.row()), ms(6), pauses(), 0)
-    });
+    let all_late = (0..9).fold(late, |now, _| counted(now, Some(four.row()), ms(6)));
     assert_eq!(all_late.row(), 1);
     // Without other decisions, ten failures open the circuit, whenever their requests were sent.
     let quiet = Circuit::default();
@@ -131,7 +138,7 @@ fn a_probe_is_due_after_the_pause_and_the_next_one_after_its_timeout_and_pause()
 #[test]
 fn the_pause_begins_immediately_when_a_probe_fails_early() {
     let probed = OPENED_AT_NINE.probe(ms(59), pauses(), 0).unwrap();
-    let failed = probed.probe_failed(ms(60), pauses(), 0);
+    let failed = changed(probed, |circuit| circuit.probe_failed(ms(60), pauses(), 0));
     assert_eq!(
         failed,
         Circuit::Open {
@@ -139,17 +146,16 @@ fn the_pause_begins_immediately_when_a_probe_fails_early() {
             due: ms(160)
         }
     );
-    assert_eq!(
-        probed.probe_failed(ms(109), pauses(), u64::MAX),
-        probed,
-        "never later"
-    );
+    let late = changed(probed, |circuit| {
+        circuit.probe_failed(ms(109), pauses(), u64::MAX)
+    });
+    assert_eq!(late, probed, "never later");
 }
 
 #[test]
 fn after_a_probe_decided_without_the_backend_the_next_request_is_a_probe() {
     let probed = OPENED_AT_NINE.probe(ms(59), pauses(), 0).unwrap();
-    let release = probed.probe_spared(ms(60));
+    let release = changed(probed, |circuit| circuit.probe_spared(ms(60)));
     assert_eq!(
         release,
         Circuit::Open {
@@ -163,8 +169,10 @@ fn after_a_probe_decided_without_the_backend_the_next_request_is_a_probe() {
 #[test]
 fn outcomes_of_requests_sent_before_the_circuit_opened_change_nothing() {
     for failed in [Some(0), None] {
-        let counted = OPENED_AT_NINE.count(failed, ms(40), pauses(), 7);
-        assert_eq!(counted, OPENED_AT_NINE);
+        let after = changed(OPENED_AT_NINE, |circuit| {
+            circuit.count(failed, ms(40), pauses(), 7)
+        });
+        assert_eq!(after, OPENED_AT_NINE);
     }
 }
 
@@ -182,9 +190,12 @@ fn the_largest_times_do_not_overflow() {
         u64::MAX,
     );
     assert_eq!(probed, Some(open));
-    assert_eq!(open.probe_failed(Duration::MAX, pauses(), 1), open);
+    let failed = changed(open, |circuit| {
+        circuit.probe_failed(Duration::MAX, pauses(), 1)
+    });
+    assert_eq!(failed, open);
     let failed = (0..5).fold(Circuit::default(), |circuit, _| {
-        circuit.count(Some(circuit.row()), Duration::MAX, pauses(), 0)
+        counted(circuit, Some(circuit.row()), Duration::MAX)
     });
     assert_eq!(
         failed,
@@ -231,7 +242,7 @@ proptest! {
             // Most decisions come close together.
             at += pause / 8;
             model.count(failed, at);
-            circuit = circuit.count(failed.then(|| circuit.row()), ms(at), pauses(), at);
+            circuit.count(failed.then_some(circuit.row()), ms(at), pauses(), at);
             prop_assert_eq!(circuit.is_open(), model.open);
         }
     }
