@@ -106,7 +106,7 @@ impl Failover {
         if self.answers_later.load(Relaxed) {
             self.breaker.release(permit, self.now());
         } else {
-            self.answered(permit, Instant::now(), true);
+            self.answered(permit, true);
         }
     }
 
@@ -117,16 +117,15 @@ impl Failover {
         }
     }
 
-    /// Records a decision of the backend as one of this time. With `forget`, clears the recent results if there is no
-    /// failure among them.
-    pub(crate) fn answered(&self, permit: Access, at: Instant, forget: bool) {
+    /// Records a decision of the backend. With `forget`, clears the recent results if there is no failure among them.
+    pub(crate) fn answered(&self, permit: Access, forget: bool) {
         // The recovery begins before the circuit closes. Otherwise a request could find the circuit closed, and be
         // charged only to the backend and not also to this process's share of the quota.
         if let (Access::Probe(_), Some(fallback)) = (permit, &self.fallback) {
             let (spread, retention) = (self.breaker.pauses.return_spread(), fallback.retention());
             self.recovery.returned(self.now(), spread, retention);
         }
-        if self.breaker.answered(permit, self.time(at), forget) {
+        if self.breaker.answered(permit, self.now(), forget) {
             #[cfg(feature = "tracing")]
             tracing::info!(
                 name = self.emitter.name(),
@@ -147,10 +146,6 @@ impl Failover {
     }
 
     fn now(&self) -> Duration {
-        self.time(Instant::now())
-    }
-
-    fn time(&self, at: Instant) -> Duration {
-        at.saturating_duration_since(self.created)
+        Instant::now().saturating_duration_since(self.created)
     }
 }

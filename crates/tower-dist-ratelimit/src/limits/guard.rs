@@ -126,10 +126,9 @@ impl BackendGuard for Failover {
         };
         let (permit, sent) = (*permit, *sent);
         let allowed = match ready!(Pin::new(answer).poll(cx)) {
+            // The backend was asked with one decision per charge.
             Ok(answer) if answer.decisions.len() == check.decisions.len() => {
-                // Not the present time, because a read of the clock takes as long as hashing the key.
-                let at = sent.map_or_else(Instant::now, |sent| sent.at);
-                self.answered(permit, at, false);
+                self.answered(permit, false);
                 if let (Some(cache), Some(sent)) = (&self.deny_cache, sent) {
                     cache.learn(sent, check.all_charges(), &answer);
                 }

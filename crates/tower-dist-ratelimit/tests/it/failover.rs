@@ -238,6 +238,30 @@ async fn requests_that_are_lost_together_do_not_open_the_circuit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn decisions_that_took_a_second_count_when_they_end() {
+    let store = Scripted::new(Mood::After(ms(1_000)));
+    let layer = RateLimitLayer::builder(store.clone()).limit(Policy::new("all", plenty()));
+    let layer = layer.backend_timeout(ms(2_000)).build().unwrap();
+    let mut service = layer.layer(Probe::default());
+    let mut decided = Vec::new();
+    for _ in 0..100 {
+        decided.push(tokio::spawn(service.ready().await.unwrap().call(get())));
+    }
+    sleep(ms(100)).await;
+    // Ten requests that are lost together, a moment after these decisions.
+    store.is(Mood::FailingAfter(ms(1_000)));
+    for _ in 0..10 {
+        decided.push(tokio::spawn(service.ready().await.unwrap().call(get())));
+    }
+    for one in decided {
+        let Ok(_response): Result<Response<Bytes>, _> = one.await.unwrap();
+    }
+    store.is(Mood::After(ms(1)));
+    send(&mut service, get()).await;
+    assert_eq!(store.asked(), 111, "ten failures of 110");
+}
+
+#[tokio::test(start_paused = true)]
 async fn immediate_answers_of_a_remote_backend_do_not_change_the_circuit() {
     let (store, mut service) = service(Mood::After(ms(1)), plenty(), FailureMode::Closed);
     send(&mut service, get()).await;
