@@ -126,7 +126,7 @@ impl BackendGuard for Failover {
         };
         let (permit, sent) = (*permit, *sent);
         let allowed = match ready!(Pin::new(answer).poll(cx)) {
-            // The backend was asked with one decision per charge.
+            // The check has one decision per charge since its request was sent.
             Ok(answer) if answer.decisions.len() == check.decisions.len() => {
                 self.answered(permit, false);
                 if let (Some(cache), Some(sent)) = (&self.deny_cache, sent) {
