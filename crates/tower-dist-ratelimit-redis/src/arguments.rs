@@ -147,7 +147,7 @@ mod tests {
         let call = |&(key, cost): &(&str, u64)| ScriptCall::to_one(&script, key, cost);
         let mut rows = Rows::default();
         asked.iter().map(call).for_each(|call| {
-            rows.push(call);
+            rows.join(call);
         });
         rows
     }

@@ -1,4 +1,5 @@
 use std::{
+    mem,
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -42,16 +43,17 @@ pub(super) struct Batch {
 
 #[derive(Debug, Default)]
 struct BatchState {
-    /// Upper bound of the number of rows. It includes the rows of requests whose caller has left.
-    rows: usize,
+    /// One call per row, including the rows whose callers have all left. Empty after the batch was closed.
+    calls: Vec<Option<ScriptCall>>,
     waiters: Vec<Waiter>,
     stage: Stage,
 }
 
 #[derive(Debug)]
 struct Waiter {
-    /// `None` after the batch was closed, or after the caller left.
-    call: Option<ScriptCall>,
+    /// `false` after the batch was closed, or after the caller left.
+    is_unsent: bool,
+    /// Before the batch is closed, its row is the index in `BatchState::calls`, and its rank has no meaning.
     place: Place,
     /// Wakes the caller. `None` before the first poll, after the call has ended, and after the caller left.
     waker: Option<Waker>,
@@ -84,16 +86,20 @@ impl Batch {
     /// Adds a request. Returns its future, and whether the batch is now full. The batch must not be closed yet.
     pub(super) fn join(self: &Arc<Self>, call: ScriptCall) -> (PendingReply, bool) {
         let mut state = self.lock();
-        let last = state.waiters.last().and_then(|last| last.call.as_ref());
-        let follows = last.is_some_and(|last| can_follow(last, &call));
-        state.rows += usize::from(!follows);
-        let number = state.waiters.len();
+        let last = state.calls.last().and_then(Option::as_ref);
+        if !last.is_some_and(|last| can_follow(last, &call)) {
+            state.calls.push(Some(call));
+        }
+        let (rows, number) = (state.calls.len(), state.waiters.len());
         state.waiters.push(Waiter {
-            call: Some(call),
-            place: Place::default(),
+            is_unsent: true,
+            place: Place {
+                row: rows - 1,
+                rank: 0,
+            },
             waker: None,
         });
-        let is_full = state.rows >= MOST_ROWS || number + 1 >= MOST_REQUESTS;
+        let is_full = rows >= MOST_ROWS || number + 1 >= MOST_REQUESTS;
         drop(state);
         self.waiting.fetch_add(1, Relaxed);
         let pending = PendingReply {
@@ -106,16 +112,19 @@ impl Batch {
     /// Returns whether all callers have left. The batch must not be closed yet.
     pub(super) fn is_deserted(&self) -> bool {
         let state = self.lock();
-        state.waiters.iter().all(|waiter| waiter.call.is_none())
+        state.waiters.iter().all(|waiter| !waiter.is_unsent)
     }
 
     /// Closes the batch, and takes out its requests, except those whose caller has left.
     pub(super) fn close(self: Arc<Self>) -> ClosedBatch {
         let mut state = self.lock();
+        let mut calls = mem::take(&mut state.calls);
         let (mut rows, mut requests) = (Rows::default(), 0);
         for waiter in &mut state.waiters {
-            if let Some(call) = waiter.call.take() {
-                waiter.place = rows.push(call);
+            if mem::take(&mut waiter.is_unsent) {
+                // The first request of a row finds the row's call, the others of the row follow it.
+                let first = calls[waiter.place.row].take();
+                waiter.place = rows.push(first);
                 requests += 1;
             }
         }
@@ -134,9 +143,9 @@ impl Batch {
         let Some(waiter) = state.waiters.get_mut(number) else {
             return;
         };
-        let (call, waker) = (waiter.call.take(), waiter.waker.take());
+        let (was_unsent, waker) = (mem::take(&mut waiter.is_unsent), waiter.waker.take());
         drop(state);
-        if call.is_some() {
+        if was_unsent {
             self.waiting.fetch_sub(1, Relaxed);
         }
         // Dropping a waker can run foreign code, so it happens outside of the lock.

@@ -1,4 +1,4 @@
-use super::{call::ScriptCall, run::can_follow};
+use super::call::ScriptCall;
 
 /// Requests to one script that one command sends to the server.
 #[derive(Clone, Debug, Default)]
@@ -21,14 +21,23 @@ pub(super) struct Place {
 }
 
 impl Rows {
-    /// Adds a request. If it can follow the requests of the last row, it joins that row. Otherwise it gets a new row.
-    pub(super) fn push(&mut self, call: ScriptCall) -> Place {
-        match self.0.last_mut() {
-            Some(last) if can_follow(&last.call, &call) => last.times += 1,
-            _ => self.0.push(Row { call, times: 1 }),
-        }
-        let rank = self.0.last().map_or(0, |row| row.times - 1);
+    /// Adds a request. A request with a call starts a new row. A request without one
+    /// [follows](super::run::can_follow) the last request.
+    pub(super) fn push(&mut self, first: Option<ScriptCall>) -> Place {
+        self.0.extend(first.map(|call| Row { call, times: 0 }));
         let row = self.0.len() - 1;
+        let rank = self.0[row].times;
+        self.0[row].times += 1;
         Place { row, rank }
+    }
+}
+
+#[cfg(test)]
+impl Rows {
+    /// Adds a request, as a batch that no caller leaves does.
+    pub(super) fn join(&mut self, call: ScriptCall) -> Place {
+        let last = self.0.last().map(|row| &row.call);
+        let follows = last.is_some_and(|last| super::run::can_follow(last, &call));
+        self.push((!follows).then_some(call))
     }
 }

@@ -51,7 +51,7 @@ impl Lab {
     pub(super) fn run(&self, now: u64, calls: &[ScriptCall]) -> Vec<Replies> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let mut rows = Rows::default();
-        let places: Vec<Place> = calls.iter().map(|call| rows.push(call.clone())).collect();
+        let places: Vec<Place> = calls.iter().map(|call| rows.join(call.clone())).collect();
         let arguments = Arguments::of(&rows);
         let keys = arguments.number_of_keys().to_string();
         let mut command = vec![calls[0].script.lua.clone(), keys];
