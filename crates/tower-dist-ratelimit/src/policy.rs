@@ -142,9 +142,8 @@ impl Policy {
     /// already have their times. A refund by a [handle](crate::RateLimitHandle) or a
     /// [`Limiter`](crate::Limiter::refund) moves only new requests forward. The next new request can then pass at the
     /// same time as a waiting request.
-    pub fn leaky_queue(mut self, max_wait: Duration) -> Self {
-        self.backend.algorithm = Algorithm::LeakyQueue { max_wait };
-        self
+    pub fn leaky_queue(self, max_wait: Duration) -> Self {
+        self.counted(Algorithm::LeakyQueue { max_wait })
     }
 
     /// Counts in windows that start at the same time for all keys. The backend's clock usually determines these times.

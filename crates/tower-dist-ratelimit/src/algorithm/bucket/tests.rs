@@ -7,23 +7,23 @@ use crate::{algorithm::saturating_nanos, arithmetic::tests::take, quota::HORIZON
 
 const DAY: u64 = 86_400_000_000_000;
 
-fn bucket(quota: Quota) -> Bucket {
+fn bucket(quota: Quota) -> Bucket<false> {
     Bucket::new(quota, None).unwrap()
 }
 
-pub(super) fn at(bucket: &Bucket, nanos: u64) -> Moment {
+pub(super) fn at<const MAY_QUEUE: bool>(bucket: &Bucket<MAY_QUEUE>, nanos: u64) -> Moment {
     bucket.at(Now { nanos, key: 0 })
 }
 
 /// The new state, if anything was taken, and the decision.
-fn charge(bucket: &Bucket, full_at: u64, now: Moment, cost: u64) -> (Option<u64>, Decision) {
+fn charge(bucket: &Bucket<false>, full_at: u64, now: Moment, cost: u64) -> (Option<u64>, Decision) {
     let decision = bucket.decide(full_at, now, &take(cost));
     let next = bucket.take(full_at, now, decision.granted);
     ((decision.granted > 0).then_some(next), decision)
 }
 
 /// The new state, if it is another.
-fn settle(bucket: &Bucket, full_at: u64, now: Moment, delta: i64) -> Option<u64> {
+fn settle(bucket: &Bucket<false>, full_at: u64, now: Moment, delta: i64) -> Option<u64> {
     let settled = bucket.settle(full_at, now, delta);
     (settled != full_at).then_some(settled)
 }
@@ -146,7 +146,7 @@ fn an_extra_charge_can_leave_a_debt() {
 #[test]
 fn a_quota_that_cannot_be_counted_is_an_error() {
     let field = |quota| {
-        let error = Bucket::new(quota, None).unwrap_err();
+        let error = Bucket::<false>::new(quota, None).unwrap_err();
         (
             error.field().to_owned(),
             error.value().to_owned(),
@@ -182,7 +182,7 @@ fn a_quota_that_cannot_be_counted_is_an_error() {
         field(Quota::per_second(1).burst(u64::MAX)),
         expect("burst", &max, "at most 2305843009213693952")
     );
-    assert!(Bucket::new(Quota::per_second(2_922_710_230), None).is_ok());
-    assert!(Bucket::new(Quota::per_second(1).burst(MAX_AHEAD), None).is_ok());
-    assert!(Bucket::new(Quota::new(1, HORIZON), None).is_ok());
+    assert!(Bucket::<false>::new(Quota::per_second(2_922_710_230), None).is_ok());
+    assert!(Bucket::<false>::new(Quota::per_second(1).burst(MAX_AHEAD), None).is_ok());
+    assert!(Bucket::<false>::new(Quota::new(1, HORIZON), None).is_ok());
 }

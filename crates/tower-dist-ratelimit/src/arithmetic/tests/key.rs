@@ -20,9 +20,11 @@ impl Key {
         algorithm.check(quota)?;
         Ok(match algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                Self::of(Bucket::new(quota, None)?, 0)
+                Self::of(Bucket::<false>::new(quota, None)?, 0)
             }
-            Algorithm::LeakyQueue { max_wait } => Self::of(Bucket::new(quota, Some(max_wait))?, 0),
+            Algorithm::LeakyQueue { max_wait } => {
+                Self::of(Bucket::<true>::new(quota, Some(max_wait))?, 0)
+            }
             windows => Self::dynamic(windows, quota)?,
         })
     }

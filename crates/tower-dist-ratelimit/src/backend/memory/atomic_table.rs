@@ -32,14 +32,15 @@ impl<A: OneNumber> AtomicTable<A> {
         // other lines is not inlined.
         let charge = |state| after(&self.arithmetic, state, now, take);
         let state = self.slots.swap_first(key, charge);
-        state.unwrap_or_else(|| self.take_elsewhere(key, now, take))
+        state.unwrap_or_else(|| self.take_elsewhere(key, now, *take))
     }
 
     /// Charges a key for which [`swap_first`](Slots::swap_first) returns `None`: usually its slot is not in the first
-    /// of its three [lines](Slots), or it has no slot. Returns the state before the charge.
+    /// of its three [lines](Slots), or it has no slot. Returns the state before the charge. `take` is passed by value, so
+    /// that [`swap`](Self::swap) can keep it in registers.
     #[inline(never)]
-    fn take_elsewhere(&self, key: Fingerprint, now: A::Moment, take: &Take<'_>) -> u64 {
-        let charge = &mut |state| after(&self.arithmetic, state, now, take);
+    fn take_elsewhere(&self, key: Fingerprint, now: A::Moment, take: Take<'_>) -> u64 {
+        let charge = &mut |state| after(&self.arithmetic, state, now, &take);
         self.slots.update(key, charge)
     }
 }

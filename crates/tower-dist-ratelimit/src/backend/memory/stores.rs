@@ -17,19 +17,15 @@ pub(crate) type NewStore = fn(Algorithm, Quota, bool, usize) -> NewResult;
 
 type NewResult = Result<Arc<dyn Store>, BuildError>;
 
-/// For a policy without dynamic quotas, builds the store of a bucket or a leaky queue.
-pub(crate) fn bucket_store(algorithm: Algorithm, quota: Quota, _: bool, keys: usize) -> NewResult {
-    let max_wait = match algorithm {
-        Algorithm::LeakyQueue { max_wait } => Some(max_wait),
-        _ => None,
-    };
-    numbers(Bucket::new(quota, max_wait)?, keys)
+/// For a policy without dynamic quotas, builds the store of a bucket.
+pub(crate) fn bucket_store(_: Algorithm, quota: Quota, _: bool, keys: usize) -> NewResult {
+    numbers(Bucket::<false>::new(quota, None)?, keys)
 }
 
 /// Builds the store of any algorithm. A policy refers to this function only after a call of
-/// [`counted`](crate::Policy::counted) or [`dynamic_quotas`](crate::Policy::dynamic_quotas). All setters of windows and
-/// logs call `counted`, and all setters of dynamic quotas call `dynamic_quotas`. So if a binary calls neither of the
-/// two, the linker can drop the code that only `any_store` needs.
+/// [`counted`](crate::Policy::counted) or [`dynamic_quotas`](crate::Policy::dynamic_quotas). All setters of leaky queues,
+/// windows and logs call `counted`, and all setters of dynamic quotas call `dynamic_quotas`. So if a binary calls
+/// neither of the two, the linker can drop the code that only `any_store` needs.
 pub(crate) fn any_store(
     algorithm: Algorithm,
     quota: Quota,
@@ -38,6 +34,9 @@ pub(crate) fn any_store(
 ) -> NewResult {
     match algorithm {
         Algorithm::FixedWindow { staggered } => numbers(FixedWindow::new(quota, staggered)?, keys),
+        Algorithm::LeakyQueue { max_wait } if !varies => {
+            numbers(Bucket::<true>::new(quota, Some(max_wait))?, keys)
+        }
         _ if !varies && !algorithm.has_windows() => bucket_store(algorithm, quota, varies, keys),
         _ => {
             let limit = Limit::with_longest_log(algorithm, quota, MAX_LOG)?;

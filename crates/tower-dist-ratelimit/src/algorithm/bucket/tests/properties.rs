@@ -57,7 +57,7 @@ fn everyday_quota() -> impl Strategy<Value = Quota> {
     ]);
     (1_u64..2_000_000, windows, 1_u64..50).prop_filter_map("too fast", |(limit, window, burst)| {
         let quota = Quota::new(limit, Duration::from_nanos(window)).burst(burst);
-        Bucket::new(quota, None).is_ok().then_some(quota)
+        Bucket::<false>::new(quota, None).is_ok().then_some(quota)
     })
 }
 
@@ -67,7 +67,7 @@ fn any_quota() -> impl Strategy<Value = Quota> {
         "cannot be built",
         |(limit, window, burst)| {
             let quota = Quota::new(limit, Duration::from_nanos(window)).burst(burst);
-            Bucket::new(quota, None).is_ok().then_some(quota)
+            Bucket::<false>::new(quota, None).is_ok().then_some(quota)
         },
     )
 }

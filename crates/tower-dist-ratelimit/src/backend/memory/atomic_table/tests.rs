@@ -69,11 +69,13 @@ fn run(
         Ok(())
     }
     match algorithm {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            each(Bucket::new(quota, None).expect("valid"), name, requests)
-        }
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => each(
+            Bucket::<false>::new(quota, None).expect("valid"),
+            name,
+            requests,
+        ),
         Algorithm::LeakyQueue { max_wait } => each(
-            Bucket::new(quota, Some(max_wait)).expect("valid"),
+            Bucket::<true>::new(quota, Some(max_wait)).expect("valid"),
             name,
             requests,
         ),

@@ -24,7 +24,7 @@ fn explore(model: impl Fn() + Sync + Send + 'static) {
 }
 
 /// One slot, and nothing that comes back.
-fn slots(burst: u64) -> Arc<AtomicTable<Bucket>> {
+fn slots(burst: u64) -> Arc<AtomicTable<Bucket<false>>> {
     let bucket = Bucket::new(Quota::new(1, YEARS).burst(burst), None).unwrap();
     Arc::new(AtomicTable::new(bucket, 1).unwrap())
 }
@@ -33,11 +33,11 @@ fn key(name: &[u8]) -> Fingerprint {
     Fingerprint::of(KeyBytes::Part(name), &SipHasher13::new_with_keys(0, 0))
 }
 
-fn charge(slots: &AtomicTable<Bucket>, key: Fingerprint, cost: u64) -> u64 {
+fn charge(slots: &AtomicTable<Bucket<false>>, key: Fingerprint, cost: u64) -> u64 {
     slots.charge(key, 0, &Take::own(cost)).granted
 }
 
-fn left(slots: &AtomicTable<Bucket>, key: Fingerprint) -> u64 {
+fn left(slots: &AtomicTable<Bucket<false>>, key: Fingerprint) -> u64 {
     slots.check(key, 0, &Take::own(0)).remaining
 }
 

@@ -13,7 +13,7 @@ use crate::{
 const KEYS: usize = 10_000;
 
 /// Charges the keys one token each, a second apart. Returns the number of keys that still have a slot.
-fn found_after(slots: &AtomicTable<Bucket>, keys: Range<usize>) -> usize {
+fn found_after(slots: &AtomicTable<Bucket<false>>, keys: Range<usize>) -> usize {
     let hasher = SipHasher13::new_with_keys(0, 0);
     let take = Take::own(1);
     let keys = keys.map(|key| Fingerprint::of(KeyBytes::Part(&key.to_le_bytes()), &hasher));
@@ -27,7 +27,7 @@ fn found_after(slots: &AtomicTable<Bucket>, keys: Range<usize>) -> usize {
         .count()
 }
 
-fn slots() -> AtomicTable<Bucket> {
+fn slots() -> AtomicTable<Bucket<false>> {
     let bucket = Bucket::new(Quota::per_second(1_000), None).expect("valid");
     AtomicTable::new(bucket, KEYS).expect("enough memory")
 }
