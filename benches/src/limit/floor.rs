@@ -48,6 +48,8 @@ struct Line {
 struct Ratio {
     whole: u64,
     part: u64,
+    num: u64,
+    den: u64,
 }
 
 impl Floor {
@@ -96,12 +98,14 @@ impl Floor {
         let hash = self.hasher.hash_one(key).max(1);
         let number = (u128::from(hash) * self.lines.len() as u128) >> 64;
         let line = &self.lines[usize::try_from(number).expect("an index of the table")];
-        let now = self.parts_per_nano.of(now());
-        let state = &line.states[line.place(hash)];
+        let at = now();
+        let now = self.parts_per_nano.floor(at);
+        let place = line.place(hash);
+        let (owner, state) = (&line.keys[place], &line.states[place]);
         let (token, burst) = (1 << self.token_bits, self.limit << self.token_bits);
-        let nanos = |parts| Duration::from_nanos(self.nanos_per_part.of(parts) + 1);
+        let nanos = |parts| Duration::from_nanos(self.nanos_per_part.ceil(now + parts) - at);
         let mut seen = state.load(Acquire);
-        loop {
+        while owner.load(Acquire) == hash {
             let next = seen.max(now) + token;
             let used = next - now;
             let Some(free) = burst.checked_sub(used) else {
@@ -109,13 +113,15 @@ impl Floor {
                 return Decision::reject(self.limit, 0, Some(wait), reset);
             };
             match state.compare_exchange(seen, next, AcqRel, Acquire) {
-                Ok(_) => {
+                Ok(_) if owner.load(Acquire) == hash => {
                     let remaining = free >> self.token_bits;
                     return Decision::allow(1, self.limit, remaining, nanos(used));
                 }
+                Ok(_) => break,
                 Err(other) => seen = other,
             }
         }
+        panic!("another key has taken the place")
     }
 }
 
@@ -138,13 +144,33 @@ impl Ratio {
         Self {
             whole: num / den,
             part: u64::try_from(part).expect("a fraction"),
+            num,
+            den,
         }
     }
 
-    /// `x` times the ratio, rounded down.
+    /// `x` times the ratio, rounded down exactly.
     #[inline]
-    fn of(&self, x: u64) -> u64 {
+    fn floor(&self, x: u64) -> u64 {
+        let (guess, missing) = self.guess(x);
+        guess + u64::from(missing >= self.den)
+    }
+
+    /// `x` times the ratio, rounded up exactly.
+    #[inline]
+    fn ceil(&self, x: u64) -> u64 {
+        let (guess, missing) = self.guess(x);
+        guess + u64::from(missing > 0) + u64::from(missing > self.den)
+    }
+
+    /// A number that is at most 1 too low, and the numerator that is missing.
+    #[inline]
+    fn guess(&self, x: u64) -> (u64, u64) {
         let part = (u128::from(x) * u128::from(self.part)) >> 64;
-        x * self.whole + u64::try_from(part).expect("below x")
+        let guess = x * self.whole + u64::try_from(part).expect("below x");
+        let missing = x
+            .wrapping_mul(self.num)
+            .wrapping_sub(guess.wrapping_mul(self.den));
+        (guess, missing)
     }
 }
