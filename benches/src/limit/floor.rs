@@ -44,7 +44,7 @@ struct Line {
     states: [AtomicU64; WAYS],
 }
 
-/// A fraction: `whole`, and `part` of 2⁶⁴.
+/// The fraction `num / den`: `whole`, and `part` of 2⁶⁴.
 struct Ratio {
     whole: u64,
     part: u64,
@@ -163,7 +163,7 @@ impl Ratio {
         guess + u64::from(missing > 0) + u64::from(missing > self.den)
     }
 
-    /// A number that is at most 1 too low, and the numerator that is missing.
+    /// The product with `whole` and `part`, and the numerator that is missing: less than twice `den`.
     #[inline]
     fn guess(&self, x: u64) -> (u64, u64) {
         let part = (u128::from(x) * u128::from(self.part)) >> 64;

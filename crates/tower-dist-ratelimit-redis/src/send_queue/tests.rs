@@ -152,6 +152,23 @@ async fn a_request_whose_caller_leaves_before_the_call_is_not_charged() {
     assert_eq!(left(stays).await, 3, "behind one that was there before");
 }
 
+/// The rows on both sides of the row that its caller left stay apart.
+#[tokio::test(start_paused = true)]
+async fn two_rows_can_have_the_same_key_if_the_row_between_them_is_not_sent() {
+    let lab = Lab::new();
+    let busy = lab.busy();
+    let asked = ["a", "a", "b", "a", "a", "a"].map(|key| lab.enqueue(key));
+    let [first, second, between, gone, third, fourth] = asked;
+    drop((between, gone));
+    let mut due_calls = Vec::new();
+    lab.send_queue.ended(busy.kind.unwrap(), &mut due_calls);
+    assert_eq!(due_calls.iter().map(rows).collect::<Vec<_>>(), [[2, 2]]);
+    answer(due_calls.remove(0)).await;
+    // Each row is answered as if its bucket were full.
+    assert_eq!((left(first).await, left(second).await), (4, 3));
+    assert_eq!((left(third).await, left(fourth).await), (4, 3));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_that_all_callers_have_left_is_not_sent() {
     let lab = Lab::new();

@@ -77,8 +77,9 @@ impl<Req> RequestPolicy<Req> {
 
     /// Bounds the `max_wait` of a leaky queue by `longest`.
     pub(crate) fn queueing_at_most(mut self, longest: Duration) -> Self {
-        if let Algorithm::LeakyQueue { max_wait } = self.policy.algorithm() {
-            self.policy = self.policy.leaky_queue(max_wait.min(longest));
+        // Not by `leaky_queue`, which refers to the code of all algorithms, also if the policy is a bucket.
+        if let Algorithm::LeakyQueue { max_wait } = &mut self.policy.backend.algorithm {
+            *max_wait = longest.min(*max_wait);
         }
         self
     }
