@@ -136,8 +136,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{call::ScriptCall, compiled_policy::CompiledPolicy, script::Script};
-    use tower_dist_ratelimit::{Policy, Quota};
+    use crate::{batch::Batch, call::ScriptCall, compiled_policy::CompiledPolicy, script::Script};
+    use tower_dist_ratelimit::{Policy, Quota, backend::toolkit::Health};
 
     /// Requests to one token bucket, of 3 tokens a second, for these keys and costs.
     fn rows(asked: &[(&str, u64)]) -> Rows {
@@ -145,10 +145,10 @@ mod tests {
         let policy = Arc::new(CompiledPolicy::new("rl", &policy).unwrap());
         let script = Arc::new(Script::new(vec![policy]));
         let call = |&(key, cost): &(&str, u64)| ScriptCall::to_one(&script, key, cost);
-        let mut rows = Rows::default();
-        asked.iter().map(call).for_each(|call| {
-            rows.join(call);
-        });
+        let batch = Arc::new(Batch::new(Arc::default(), Arc::new(Health::up())));
+        let callers: Vec<_> = asked.iter().map(|ask| batch.join(call(ask))).collect();
+        let rows = batch.close().rows.clone();
+        drop(callers);
         rows
     }
 

@@ -31,13 +31,3 @@ impl Rows {
         Place { row, rank }
     }
 }
-
-#[cfg(test)]
-impl Rows {
-    /// Adds a request, as a batch that no caller leaves does.
-    pub(super) fn join(&mut self, call: ScriptCall) -> Place {
-        let last = self.0.last().map(|row| &row.call);
-        let follows = last.is_some_and(|last| super::run::can_follow(last, &call));
-        self.push((!follows).then_some(call))
-    }
-}

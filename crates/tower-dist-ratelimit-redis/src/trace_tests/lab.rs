@@ -1,12 +1,14 @@
-use std::cell::RefCell;
+use std::{cell::RefCell, sync::Arc};
 
+use futures_util::FutureExt;
 use tests::servers::{Redis, Reply, Resp};
+use tower_dist_ratelimit::backend::toolkit::Health;
 
 use crate::{
     arguments::{Arguments, row_answers},
+    batch::{Batch, PendingReply},
     call::ScriptCall,
     reply::Replies,
-    rows::{Place, Rows},
 };
 
 /// A server for the tests of this thread, and a connection to it.
@@ -50,9 +52,11 @@ impl Lab {
     /// Runs one script for all `calls` together at the time `now`, and returns the replies to each call.
     pub(super) fn run(&self, now: u64, calls: &[ScriptCall]) -> Vec<Replies> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        let mut rows = Rows::default();
-        let places: Vec<Place> = calls.iter().map(|call| rows.join(call.clone())).collect();
-        let arguments = Arguments::of(&rows);
+        let batch = Arc::new(Batch::new(Arc::default(), Arc::new(Health::up())));
+        let join = |call: &ScriptCall| batch.join(call.clone()).0;
+        let asked: Vec<PendingReply> = calls.iter().map(join).collect();
+        let batch = batch.close();
+        let arguments = Arguments::of(&batch.rows);
         let keys = arguments.number_of_keys().to_string();
         let mut command = vec![calls[0].script.lua.clone(), keys];
         arguments.keys(|key| command.push(text(key)));
@@ -60,10 +64,9 @@ impl Lab {
         command.push(now.to_string());
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         let numbers = self.eval(&command);
-        let row_answers = row_answers(&rows, &numbers).unwrap();
-        let replies = places
-            .iter()
-            .map(|place| row_answers[place.row].replies(place.rank));
-        replies.collect()
+        let row_answers = row_answers(&batch.rows, &numbers).unwrap();
+        batch.answer(Ok(row_answers)).now_or_never();
+        let replies = asked.into_iter().map(|reply| reply.now_or_never());
+        replies.map(|reply| reply.unwrap().unwrap()).collect()
     }
 }
