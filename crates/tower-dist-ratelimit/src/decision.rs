@@ -105,13 +105,8 @@ impl Decision {
     ) -> Self {
         Self {
             allowed: false,
-            source: Source::Backend,
-            limit,
-            remaining,
-            granted: 0,
             retry_after,
-            reset_after,
-            delay: Duration::ZERO,
+            ..Self::allow(0, limit, remaining, reset_after)
         }
     }
 }

@@ -1,11 +1,11 @@
 use std::{
-    future::poll_fn,
     pin::Pin,
     sync::{Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
 
+use pin_project::pin_project;
 use tokio::{
     task::coop::unconstrained,
     time::{Instant, Sleep, sleep_until},
@@ -33,20 +33,42 @@ impl<T: Send + 'static> Timeout<T> {
     }
 
     /// Awaits `answer`. The timeout starts at `start`.
-    pub(crate) fn since(start: Instant, timeout: Duration, mut answer: AnswerFuture<T>) -> Self {
-        let end = start + timeout;
-        // Created when the answer is first pending.
-        let mut timer: Option<Pin<Box<Sleep>>> = None;
+    pub(crate) fn since(start: Instant, timeout: Duration, answer: AnswerFuture<T>) -> Self {
         // Not an async block, because that would copy the answer several times.
-        Self(Mutex::new(Box::pin(poll_fn(move |cx| {
-            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
-                return Poll::Ready(answer);
-            }
-            let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(end)));
-            // `unconstrained`, so that the timeout fires even if the answer's poll used up tokio's cooperative budget.
-            let late = Pin::new(&mut unconstrained(timer.as_mut())).poll(cx);
-            late.map(|()| Err(BackendError::timeout(timeout)))
-        }))))
+        Self(Mutex::new(Box::pin(UntilTimeout {
+            answer,
+            end: start + timeout,
+            timeout,
+            timer: None,
+        })))
+    }
+}
+
+#[pin_project]
+struct UntilTimeout<T> {
+    answer: AnswerFuture<T>,
+    end: Instant,
+    timeout: Duration,
+    /// Created when the answer is first pending.
+    #[pin]
+    timer: Option<Sleep>,
+}
+
+impl<T> Future for UntilTimeout<T> {
+    type Output = Result<T, BackendError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        if let Poll::Ready(answer) = this.answer.as_mut().poll(cx) {
+            return Poll::Ready(answer);
+        }
+        if this.timer.is_none() {
+            this.timer.set(Some(sleep_until(*this.end)));
+        }
+        let timer = this.timer.as_pin_mut().expect("just created");
+        // `unconstrained`, so that the timeout fires even if the answer's poll used up tokio's cooperative budget.
+        let late = Pin::new(&mut unconstrained(timer)).poll(cx);
+        late.map(|()| Err(BackendError::timeout(*this.timeout)))
     }
 }
 

@@ -19,21 +19,16 @@ use crate::Decision;
 /// decisions[0] = Decision::allow(1, 10, 9, std::time::Duration::from_secs(1));
 /// assert!(decisions.iter().all(|decision| decision.allowed));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decisions(SmallVec<[Decision; 4]>);
 
 impl Decisions {
     /// Returns `len` rejections. A backend can overwrite them with its decisions.
     #[must_use]
     pub fn rejected(len: usize) -> Self {
-        let mut decisions = Self::none();
+        let mut decisions = Self::default();
         decisions.reject(len);
         decisions
-    }
-
-    #[inline]
-    pub(crate) fn none() -> Self {
-        Self(SmallVec::new())
     }
 
     /// Replaces the decisions with `len` rejections, in place, because `Decisions` are large.

@@ -12,6 +12,7 @@ use crate::{
 };
 
 /// The charges of one request and the decisions on them. Filled in place, because a `Check` is large.
+#[derive(Default)]
 pub(crate) struct Check {
     pub(crate) sink: KeySink,
     pub(crate) charges: SmallVec<[PolicyCharge; 4]>,
@@ -75,20 +76,6 @@ impl PolicyCharge {
     /// Returns whether the key's quota is zero.
     pub(crate) fn has_zero_quota(&self) -> bool {
         self.quota.is_some_and(|quota| quota.is_zero())
-    }
-}
-
-impl Default for Check {
-    #[inline]
-    fn default() -> Self {
-        Self {
-            sink: KeySink::new(),
-            charges: SmallVec::new(),
-            decisions: Decisions::none(),
-            cause: None,
-            waiting: None,
-            keyless: 0,
-        }
     }
 }
 

@@ -136,10 +136,9 @@ impl BackendGuard for Failover {
                 check.decisions.copy_from_slice(&answer.decisions);
                 Ok(answer.allowed)
             }
-            Ok(_) => {
-                let error = "the answer does not have one decision per charge";
-                Err(BackendError::new(error))
-            }
+            Ok(_) => Err(BackendError::new(
+                "the answer does not have one decision per charge",
+            )),
             Err(error) => Err(error),
         };
         Poll::Ready(self.complete(limits, check, permit, allowed))

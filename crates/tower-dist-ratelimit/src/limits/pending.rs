@@ -27,12 +27,16 @@ impl<S, Req> Pending<S, Req> {
         service: S,
         request: Req,
     ) -> Box<Self> {
-        Box::new(Self {
-            limits: Arc::clone(limits),
-            check: mem::take(check),
-            service,
-            request: Some(request),
-        })
+        // `Box::new` would copy the check and the request once more.
+        Box::write(
+            Box::new_uninit(),
+            Self {
+                limits: Arc::clone(limits),
+                check: mem::take(check),
+                service,
+                request: Some(request),
+            },
+        )
     }
 
     /// Emits the event of the outcome, and returns the outcome and the request.
