@@ -104,13 +104,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         weigh(&cases, &mut rows);
     }
     if args.only.is_none_or(|only| matches!(only, Group::Redis)) {
-        match redis::rows(throughput::Effort::FULL) {
+        match redis::rows() {
             Ok(throughput) => rows.extend(throughput),
             Err(error) => eprintln!("no rows of redis: {error}"),
         }
     }
     if matches!(args.only, None | Some(Group::Memcached)) {
-        match memcached::rows(throughput::Effort::FULL) {
+        match memcached::rows() {
             Ok(throughput) => rows.extend(throughput),
             Err(error) => eprintln!("no rows of memcached: {error}"),
         }

@@ -11,8 +11,8 @@ use tower_dist_ratelimit::{Limiter, Policy, Quota};
 use tower_dist_ratelimit_memcached::Memcached;
 
 use self::raw::Raw;
-use crate::report::Row;
-use crate::throughput::{self, Effort, Shape};
+use crate::report::{OURS, Row};
+use crate::throughput::{self, RAW, Shape, Subject};
 
 const WINDOW: Shape = Shape {
     name: "memcached, different keys",
@@ -25,7 +25,7 @@ const WINDOW: Shape = Shape {
 /// # Errors
 ///
 /// Returns an error if no server starts.
-pub(crate) fn rows(effort: Effort) -> Result<Vec<Row>, Box<dyn Error>> {
+pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
     let mut version = Command::new("memcached");
     let version = version.arg("-V").stdout(Stdio::null()).status();
     if !version.is_ok_and(|status| status.success()) {
@@ -35,7 +35,6 @@ pub(crate) fn rows(effort: Effort) -> Result<Vec<Row>, Box<dyn Error>> {
         .worker_threads(1)
         .enable_all()
         .build()?;
-    eprintln!("{}: {} rounds of 2 subjects", WINDOW.name, effort.rounds);
     runtime.block_on(async {
         let server = Server::start();
         let raw = Raw::connect(server.port()).await?;
@@ -54,7 +53,8 @@ pub(crate) fn rows(effort: Effort) -> Result<Vec<Row>, Box<dyn Error>> {
                 decision.is_ok_and(|decision| decision.allowed)
             }
         };
-        let rows = throughput::measure(&server, WINDOW, effort, ask_raw, ask_ours).await;
+        let subjects = [Subject::new(OURS, ask_ours), Subject::new(RAW, ask_raw)];
+        let rows = throughput::measure(&server, WINDOW, subjects).await;
         Ok(rows.into())
     })
 }

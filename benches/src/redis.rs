@@ -14,8 +14,8 @@ use tower_dist_ratelimit_redis::Redis;
 
 use self::floor::Floor;
 use self::raw::Raw;
-use crate::report::{Goal, Row};
-use crate::throughput::{self, Effort, Shape};
+use crate::report::{Goal, OURS, Row};
+use crate::throughput::{self, RAW, Shape, Subject};
 
 const SHAPES: [Shape; 2] = [
     Shape {
@@ -35,7 +35,7 @@ const SHAPES: [Shape; 2] = [
 /// # Errors
 ///
 /// Returns an error if no server starts.
-pub(crate) fn rows(effort: Effort) -> Result<Vec<Row>, Box<dyn Error>> {
+pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
     let mut version = Command::new("redis-server");
     let version = version.arg("--version").stdout(Stdio::null()).status();
     if !version.is_ok_and(|status| status.success()) {
@@ -48,15 +48,14 @@ pub(crate) fn rows(effort: Effort) -> Result<Vec<Row>, Box<dyn Error>> {
     runtime.block_on(async {
         let mut rows = Vec::new();
         for shape in SHAPES {
-            eprintln!("{}: {} rounds of 3 subjects", shape.name, effort.rounds);
-            rows.extend(measure(shape, effort).await?);
+            rows.extend(measure(shape).await?);
         }
-        rows.extend(leased::measure(effort).await?);
+        rows.extend(leased::measure().await?);
         Ok(rows)
     })
 }
 
-async fn measure(shape: Shape, effort: Effort) -> Result<[Row; 3], Box<dyn Error>> {
+async fn measure(shape: Shape) -> Result<[Row; 3], Box<dyn Error>> {
     let server = Server::start();
     let raw = Raw::connect(&server.url()).await?;
     // A token takes a second, so that a key's stored value is in force when the key's next request arrives.
@@ -76,11 +75,15 @@ async fn measure(shape: Shape, effort: Effort) -> Result<[Row; 3], Box<dyn Error
                 .is_ok_and(|decision| decision.allowed)
         }
     };
-    let [mut ours, raw] = throughput::measure(&server, shape, effort, ask_raw, ask_ours).await;
-    // Requests for one key share the server's work.
-    ours.goal = (!shape.one_key).then_some(Goal::ServerMicros(3.2));
     let floor = Floor::server(&server.url(), shape.one_key).await?;
-    let ask = move |key: Arc<str>| floor.clone().decide(key);
-    let floor = throughput::alone(&server, shape, effort, "floor", ask).await;
-    Ok([ours, raw, floor])
+    let ask_floor = move |key: Arc<str>| floor.clone().decide(key);
+    let subjects = [
+        Subject::new(OURS, ask_ours),
+        Subject::new(RAW, ask_raw),
+        Subject::new("floor", ask_floor),
+    ];
+    let mut rows = throughput::measure(&server, shape, subjects).await;
+    // Requests for one key share the server's work.
+    rows[0].goal = (!shape.one_key).then_some(Goal::ServerMicros(3.2));
+    Ok(rows)
 }

@@ -1,13 +1,14 @@
 //! Decisions in a backend: the number per second, and the server's processor time.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tests::servers::Server;
 
 use crate::measure::time;
-use crate::report::{Goal, OURS, Row};
+use crate::report::{Goal, Row};
 
 /// Concurrent requests, each in its own task.
 const TASKS: u32 = 256;
@@ -15,19 +16,13 @@ const TASKS: u32 = 256;
 /// Keys per task, where tasks have their own keys.
 const KEYS: u32 = 100;
 
-/// The length of a measurement.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Effort {
-    pub(crate) rounds: u32,
-    pub(crate) sample: Duration,
-}
+const ROUNDS: usize = 15;
 
-impl Effort {
-    pub(crate) const FULL: Self = Self {
-        rounds: 15,
-        sample: Duration::from_millis(400),
-    };
-}
+/// The length of a sample.
+const LENGTH: Duration = Duration::from_millis(400);
+
+/// The name of the hand-written client.
+pub(crate) const RAW: &str = "raw";
 
 /// The keys of a case.
 #[derive(Clone, Copy)]
@@ -47,62 +42,54 @@ struct Sample {
     server_micros: f64,
 }
 
-/// Measures our client and the raw client in turn.
-pub(crate) async fn measure<R, Q, O, P>(
-    server: &Server,
-    shape: Shape,
-    effort: Effort,
-    ask_raw: R,
-    ask_ours: O,
-) -> [Row; 2]
-where
-    R: Fn(Arc<str>) -> Q + Clone + Send + 'static,
-    Q: Future<Output = bool> + Send + 'static,
-    O: Fn(Arc<str>) -> P + Clone + Send + 'static,
-    P: Future<Output = bool> + Send + 'static,
-{
-    let (mut raws, mut ours) = (Vec::new(), Vec::new());
-    for round in 0..effort.rounds {
-        if round % 2 == 0 {
-            raws.push(sample(server, shape, effort.sample, &ask_raw).await);
-        }
-        ours.push(sample(server, shape, effort.sample, &ask_ours).await);
-        if round % 2 == 1 {
-            raws.push(sample(server, shape, effort.sample, &ask_raw).await);
-        }
-    }
-    let ours = row(shape.name, OURS, ours);
-    let raw = row(shape.name, "raw", raws);
-    [
-        ours,
-        Row {
-            goal: Some(Goal::Share(shape.goal)),
-            ..raw
-        },
-    ]
+/// A client that answers requests.
+pub(crate) struct Subject {
+    name: &'static str,
+    sample: TakeSample,
 }
 
-/// Measures one subject, after the others.
-pub(crate) async fn alone<A, F>(
-    server: &Server,
-    shape: Shape,
-    effort: Effort,
-    subject: &'static str,
-    ask: A,
-) -> Row
-where
-    A: Fn(Arc<str>) -> F + Clone + Send + 'static,
-    F: Future<Output = bool> + Send + 'static,
-{
-    let mut samples = Vec::new();
-    for _ in 0..effort.rounds {
-        samples.push(sample(server, shape, effort.sample, &ask).await);
+type TakeSample = Box<dyn for<'a> Fn(&'a Server, Shape) -> SampleFuture<'a>>;
+
+type SampleFuture<'a> = Pin<Box<dyn Future<Output = Sample> + 'a>>;
+
+impl Subject {
+    /// `ask` asks for a decision on a key, and resolves to whether the request is admitted.
+    pub(crate) fn new<A, F>(name: &'static str, ask: A) -> Self
+    where
+        A: Fn(Arc<str>) -> F + Clone + Send + 'static,
+        F: Future<Output = bool> + Send + 'static,
+    {
+        let sample: TakeSample =
+            Box::new(move |server, shape| Box::pin(sample(server, shape, ask.clone())));
+        Self { name, sample }
     }
-    row(shape.name, subject, samples)
 }
 
-/// Runs all tasks for about `length`, one request after another in each.
-async fn sample<A, F>(server: &Server, shape: Shape, length: Duration, ask: &A) -> Sample
+/// Measures the subjects in turn in each round, each time in another order, so that other work on the machine affects
+/// all of them.
+pub(crate) async fn measure<const N: usize>(
+    server: &Server,
+    shape: Shape,
+    subjects: [Subject; N],
+) -> [Row; N] {
+    eprintln!("{}: {ROUNDS} rounds of {N} subjects", shape.name);
+    let mut samples = [const { Vec::new() }; N];
+    for round in 0..ROUNDS {
+        for turn in 0..N {
+            let number = (round + turn) % N;
+            samples[number].push((subjects[number].sample)(server, shape).await);
+        }
+    }
+    let mut samples = samples.into_iter();
+    subjects.map(|subject| {
+        let row = row(shape.name, subject.name, samples.next().unwrap_or_default());
+        let goal = (subject.name == RAW).then_some(Goal::Share(shape.goal));
+        Row { goal, ..row }
+    })
+}
+
+/// Runs all tasks for about [`LENGTH`], one request after another in each.
+async fn sample<A, F>(server: &Server, shape: Shape, ask: A) -> Sample
 where
     A: Fn(Arc<str>) -> F + Clone + Send + 'static,
     F: Future<Output = bool> + Send + 'static,
@@ -121,7 +108,7 @@ where
             }
         })
         .await;
-        if took >= length / 2 {
+        if took >= LENGTH / 2 {
             let server = Duration::from_micros(server.cpu_micros() - cpu);
             return Sample {
                 decisions: f64::from(TASKS * asks),

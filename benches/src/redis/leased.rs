@@ -9,8 +9,8 @@ use tower_dist_ratelimit::{Consistency, Limiter, Policy, Quota};
 use tower_dist_ratelimit_redis::Redis;
 
 use super::raw::Raw;
-use crate::report::Row;
-use crate::throughput::{self, Effort, Shape};
+use crate::report::{OURS, Row};
+use crate::throughput::{self, RAW, Shape, Subject};
 
 const SHAPE: Shape = Shape {
     name: "redis, one hot key, with leases",
@@ -32,7 +32,7 @@ impl Asked {
     }
 }
 
-pub(super) async fn measure(effort: Effort) -> Result<[Row; 2], Box<dyn Error>> {
+pub(super) async fn measure() -> Result<[Row; 2], Box<dyn Error>> {
     let server = Server::start();
     let raw = Raw::connect(&server.url()).await?;
     let redis = Redis::connect(&server.url()).await?;
@@ -54,7 +54,8 @@ pub(super) async fn measure(effort: Effort) -> Result<[Row; 2], Box<dyn Error>> 
             admitted
         }
     };
-    let rows = throughput::measure(&server, SHAPE, effort, ask_raw, ask_ours).await;
+    let subjects = [Subject::new(OURS, ask_ours), Subject::new(RAW, ask_raw)];
+    let rows = throughput::measure(&server, SHAPE, subjects).await;
     let share = asked.share();
     if share < 0.99 {
         return Err(format!("only {share:.3} of the requests were admitted").into());
