@@ -15,18 +15,16 @@ use tower_dist_ratelimit_redis::Redis;
 use self::floor::Floor;
 use self::raw::Raw;
 use crate::report::{Goal, OURS, Row};
-use crate::throughput::{self, RAW, Shape, Subject};
+use crate::throughput::{self, Shape, Subject};
 
 const SHAPES: [Shape; 2] = [
     Shape {
         name: "redis, different keys",
         one_key: false,
-        goal: 0.66,
     },
     Shape {
         name: "redis, one hot key",
         one_key: true,
-        goal: 0.25,
     },
 ];
 
@@ -77,13 +75,15 @@ async fn measure(shape: Shape) -> Result<[Row; 3], Box<dyn Error>> {
     };
     let floor = Floor::server(&server.url(), shape.one_key).await?;
     let ask_floor = move |key: Arc<str>| floor.clone().decide(key);
-    let subjects = [
-        Subject::new(OURS, ask_ours),
-        Subject::new(RAW, ask_raw),
-        Subject::new("floor", ask_floor),
-    ];
-    let mut rows = throughput::measure(&server, shape, subjects).await;
     // Requests for one key share the server's work.
-    rows[0].goal = (!shape.one_key).then_some(Goal::ServerMicros(3.2));
-    Ok(rows)
+    let (goal, share) = match shape.one_key {
+        true => (None, 0.25),
+        false => (Some(Goal::ServerMicros(3.2)), 0.66),
+    };
+    let subjects = [
+        Subject::new(OURS, goal, ask_ours),
+        Subject::new("raw", Some(Goal::Share(share)), ask_raw),
+        Subject::new("floor", None, ask_floor),
+    ];
+    Ok(throughput::measure(&server, shape, subjects).await)
 }

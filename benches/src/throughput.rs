@@ -21,16 +21,11 @@ const ROUNDS: usize = 15;
 /// The length of a sample.
 const LENGTH: Duration = Duration::from_millis(400);
 
-/// The name of the hand-written client.
-pub(crate) const RAW: &str = "raw";
-
 /// The keys of a case.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
     pub(crate) one_key: bool,
-    /// The goal for our share of the raw client's time.
-    pub(crate) goal: f64,
 }
 
 /// The duration and processor time of a number of decisions.
@@ -42,9 +37,10 @@ struct Sample {
     server_micros: f64,
 }
 
-/// A client that answers requests.
+/// A client of the server.
 pub(crate) struct Subject {
     name: &'static str,
+    goal: Option<Goal>,
     sample: TakeSample,
 }
 
@@ -53,20 +49,20 @@ type TakeSample = Box<dyn for<'a> Fn(&'a Server, Shape) -> SampleFuture<'a>>;
 type SampleFuture<'a> = Pin<Box<dyn Future<Output = Sample> + 'a>>;
 
 impl Subject {
-    /// `ask` asks for a decision on a key, and resolves to whether the request is admitted.
-    pub(crate) fn new<A, F>(name: &'static str, ask: A) -> Self
+    /// `ask` sends a request for a key. Its future returns whether the request was admitted.
+    pub(crate) fn new<A, F>(name: &'static str, goal: Option<Goal>, ask: A) -> Self
     where
         A: Fn(Arc<str>) -> F + Clone + Send + 'static,
         F: Future<Output = bool> + Send + 'static,
     {
         let sample: TakeSample =
             Box::new(move |server, shape| Box::pin(sample(server, shape, ask.clone())));
-        Self { name, sample }
+        Self { name, goal, sample }
     }
 }
 
-/// Measures the subjects in turn in each round, each time in another order, so that other work on the machine affects
-/// all of them.
+/// Measures the subjects in turn in each round, so that other work on the machine affects all of them. The next round
+/// begins with the next subject.
 pub(crate) async fn measure<const N: usize>(
     server: &Server,
     shape: Shape,
@@ -83,7 +79,7 @@ pub(crate) async fn measure<const N: usize>(
     let mut samples = samples.into_iter();
     subjects.map(|subject| {
         let row = row(shape.name, subject.name, samples.next().unwrap_or_default());
-        let goal = (subject.name == RAW).then_some(Goal::Share(shape.goal));
+        let goal = subject.goal;
         Row { goal, ..row }
     })
 }

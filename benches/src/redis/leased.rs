@@ -9,13 +9,12 @@ use tower_dist_ratelimit::{Consistency, Limiter, Policy, Quota};
 use tower_dist_ratelimit_redis::Redis;
 
 use super::raw::Raw;
-use crate::report::{OURS, Row};
-use crate::throughput::{self, RAW, Shape, Subject};
+use crate::report::{Goal, OURS, Row};
+use crate::throughput::{self, Shape, Subject};
 
 const SHAPE: Shape = Shape {
     name: "redis, one hot key, with leases",
     one_key: true,
-    goal: 0.05,
 };
 
 /// The number of requests, and the number of requests admitted immediately.
@@ -54,7 +53,10 @@ pub(super) async fn measure() -> Result<[Row; 2], Box<dyn Error>> {
             admitted
         }
     };
-    let subjects = [Subject::new(OURS, ask_ours), Subject::new(RAW, ask_raw)];
+    let subjects = [
+        Subject::new(OURS, None, ask_ours),
+        Subject::new("raw", Some(Goal::Share(0.05)), ask_raw),
+    ];
     let rows = throughput::measure(&server, SHAPE, subjects).await;
     let share = asked.share();
     if share < 0.99 {

@@ -44,6 +44,7 @@ impl<T: Send + 'static> Timeout<T> {
     }
 }
 
+/// The future behind a [`Timeout`].
 #[pin_project]
 struct UntilTimeout<T> {
     answer: AnswerFuture<T>,
@@ -65,7 +66,7 @@ impl<T> Future for UntilTimeout<T> {
         if this.timer.is_none() {
             this.timer.set(Some(sleep_until(*this.end)));
         }
-        let timer = this.timer.as_pin_mut().expect("just created");
+        let timer = this.timer.as_pin_mut().expect("created above");
         // `unconstrained`, so that the timeout fires even if the answer's poll used up tokio's cooperative budget.
         let late = Pin::new(&mut unconstrained(timer)).poll(cx);
         late.map(|()| Err(BackendError::timeout(*this.timeout)))
