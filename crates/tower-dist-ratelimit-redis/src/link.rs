@@ -164,8 +164,10 @@ impl Supervisor {
                 return;
             };
             tokio::select! {
-                made = reconnect.run(&shared.health) => connection = Some(made),
+                biased;
+                // First, so that no attempt begins once all handles were dropped.
                 () = shared.send_queue.closed() => return,
+                made = reconnect.run(&shared.health) => connection = Some(made),
             }
         }
     }

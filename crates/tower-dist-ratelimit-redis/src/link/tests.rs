@@ -148,6 +148,17 @@ async fn an_unreachable_server_is_tried_about_twice_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_attempt_to_connect_begins_once_the_link_was_dropped() {
+    for _ in 0..20 {
+        let lab = Lab::new(1);
+        let link = Link::new(None, Some(lab.connect()), PATIENCE);
+        drop(link);
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(lab.attempts(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_a_connection_that_worked_the_pauses_start_from_the_first_one() {
     let lab = Lab::new(10);
     let link = Link::new(None, Some(lab.connect()), PATIENCE);
