@@ -1,6 +1,6 @@
 use std::{future::ready, mem, pin::Pin, sync::Arc, time::Duration};
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use redis::{ErrorKind, RedisError};
 use tokio::time::{Instant, Sleep, sleep};
 use tower_dist_ratelimit::backend::BoxFuture;
@@ -89,7 +89,12 @@ impl<'a> Combiner<'a> {
                     is_dead = true;
                     None
                 }
-                Some(done) = self.calls.next() => self.done(done),
+                Some(done) = self.calls.next() => {
+                    // The callers run first, so that their next requests share a call. The server can execute that call
+                    // while the callers of the next answer run.
+                    tokio::task::yield_now().await;
+                    self.done(done)
+                }
                 // The last bytes of a connection can hold answers, so calls that have ended are handled first.
                 () = ready(()), if is_dead => Some("the connection was closed".to_owned()),
                 () = &mut self.timer, if self.timer_is_set => {
@@ -117,10 +122,15 @@ impl<'a> Combiner<'a> {
         for due_call in self.due_calls.drain(..) {
             let kind = due_call.kind;
             let (commands, timeout) = (Arc::clone(&self.connection.commands), self.timeout);
-            self.calls.push(Box::pin(async move {
+            let mut call: BoxFuture<'static, Done> = Box::pin(async move {
                 let error = run(due_call, &*commands, timeout).await;
                 Done { kind, error }
-            }));
+            });
+            // The first poll sends the command. `calls` would poll the call only after those that have ended.
+            if let Some(done) = (&mut call).now_or_never() {
+                call = Box::pin(ready(done));
+            }
+            self.calls.push(call);
         }
         if !self.timer_is_set && !self.calls.is_empty() {
             self.timer.as_mut().reset(Instant::now() + LONGEST_WAIT);
@@ -141,12 +151,10 @@ impl<'a> Combiner<'a> {
                 self.silences = silences;
                 None
             }
-            Some(CallOutcome::TimedOut) => {
-                let within = self.timeout;
-                Some(format!(
-                    "{SILENCES} consecutive calls had no answer within {within:?}"
-                ))
-            }
+            Some(CallOutcome::TimedOut) => Some(format!(
+                "{SILENCES} consecutive calls had no answer within {:?}",
+                self.timeout
+            )),
             Some(CallOutcome::Error(error)) => is_dead(error).then(|| error.to_string()),
         };
         if end.is_some() && self.reconnects {

@@ -44,11 +44,10 @@ impl Link {
         connect: Option<Connect>,
         timeouts: Timeouts,
     ) -> Self {
-        let health = match connection {
+        let health = Arc::new(match connection {
             Some(_) => Health::up(),
             None => Health::waiting(),
-        };
-        let health = Arc::new(health);
+        });
         let shared = Arc::new(SharedLink {
             send_queue: SendQueue::new(Arc::clone(&health)),
             health,
@@ -98,10 +97,9 @@ impl Link {
         while !health.is_up() && health.is_new() && in_time() {
             sleep(Duration::from_millis(1)).await;
         }
-        if health.is_up() {
-            Ok(())
-        } else {
-            Err(Failure::NotConnected(health.reason().into()))
+        match health.is_up() {
+            true => Ok(()),
+            false => Err(Failure::NotConnected(health.reason().into())),
         }
     }
 }

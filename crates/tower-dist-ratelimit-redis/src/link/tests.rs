@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use redis::{Cmd, RedisResult, Value};
+use redis::{Arg, Cmd, RedisResult, Value};
 use tokio::{sync::oneshot, time::timeout};
 use tower_dist_ratelimit::backend::{BoxFuture, toolkit::ConnectError};
 
@@ -22,12 +22,15 @@ const PATIENCE: Timeouts = Timeouts {
 struct Server {
     silent_for: AtomicUsize,
     away: Mutex<Duration>,
+    /// Number of commands that were sent.
+    sent: AtomicUsize,
 }
 
 impl CommandSender for Server {
-    fn send(&self, _: Cmd, _: bool) -> BoxFuture<'static, RedisResult<Value>> {
+    fn send(&self, command: Cmd, _: bool) -> BoxFuture<'static, RedisResult<Value>> {
         let less = |n: usize| n.checked_sub(1);
         let order = Ordering::Relaxed;
+        self.sent.fetch_add(1, order);
         if self.silent_for.fetch_update(order, order, less).is_ok() {
             return Box::pin(std::future::pending());
         }
@@ -36,9 +39,18 @@ impl CommandSender for Server {
             if !away.is_zero() {
                 sleep(away).await;
             }
-            Ok(Value::Array(vec![Value::Int(4), Value::Int(200_000)]))
+            let numbers = [4, 200_000].repeat(keys(&command));
+            Ok(Value::Array(numbers.into_iter().map(Value::Int).collect()))
         })
     }
+}
+
+/// The number of keys of `EVALSHA sha number key ...`.
+fn keys(command: &Cmd) -> usize {
+    let Some(Arg::Simple(number)) = command.args_iter().nth(2) else {
+        panic!("no number of keys");
+    };
+    str::from_utf8(number).unwrap().parse().unwrap()
 }
 
 /// Attempts to connect; every n-th attempt succeeds.
@@ -287,5 +299,37 @@ async fn an_attempt_that_hangs_delays_the_connection_by_at_most_a_second() {
         let took = recovered.elapsed();
         // `up` polls once a millisecond.
         assert!(took <= Duration::from_millis(1001), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_call_is_sent_before_the_callers_of_another_answer_run() {
+    let lab = Lab::new(1);
+    *lab.server.away.lock().unwrap() = Duration::from_millis(300);
+    let link = Link::new(None, Some(lab.connect()), PATIENCE);
+    up(&link).await;
+    let script = Script::of_five();
+    // Two calls of 32 keys each. Both answers arrive at the same time.
+    let callers = (0..64).map(|key: u32| {
+        let (link, script, server) = (link.clone(), Arc::clone(&script), Arc::clone(&lab.server));
+        tokio::spawn(async move {
+            let enqueue = || {
+                let call = ScriptCall::to_one(&script, &key.to_string(), 1);
+                let (slot, batching) = (0, Batching::Together);
+                link.send(QueuedCall {
+                    call,
+                    slot,
+                    batching,
+                })
+            };
+            enqueue().unwrap().await.unwrap();
+            let sent = server.sent.load(Ordering::Relaxed);
+            enqueue().unwrap().await.unwrap();
+            sent
+        })
+    });
+    let callers: Vec<_> = callers.collect();
+    for (number, caller) in callers.into_iter().enumerate() {
+        assert_eq!(caller.await.unwrap(), 2 + number / 32);
     }
 }
