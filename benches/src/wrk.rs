@@ -112,7 +112,8 @@ impl Wrk {
         Ok(Self(()))
     }
 
-    /// Measures the subjects in turn in each round, so that other work on the machine affects all of them.
+    /// Measures the subjects in turn in each round, so that other work on the machine affects all of them. The next
+    /// round begins with the next subject.
     ///
     /// # Errors
     ///
@@ -122,8 +123,9 @@ impl Wrk {
         mut subjects: [Subject<'_>; N],
     ) -> io::Result<Vec<Row>> {
         eprintln!("{}: {ROUNDS} rounds of {N} subjects", subjects[0].case);
-        for _ in 0..ROUNDS {
-            for subject in &mut subjects {
+        for round in 0..ROUNDS {
+            for turn in 0..N {
+                let subject = &mut subjects[(round + turn) % N];
                 let load = Self::load(subject)?;
                 subject.loads.push(load);
             }
