@@ -24,7 +24,7 @@ end
 return replies
 ";
 
-/// The tasks that answer. As in `ours`, two calls are in flight.
+/// The tasks that answer. Each has one call in flight.
 const SERVERS: usize = 2;
 
 /// The number of requests in a call: at most 32 keys, or 256 requests for one key, as in `ours`.
