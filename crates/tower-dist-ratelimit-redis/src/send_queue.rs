@@ -77,14 +77,9 @@ impl SendQueue {
             drop(state);
             return Err(Failure::NotConnected(self.health.reason().into()));
         }
-        let QueuedCall {
-            call,
-            slot,
-            batching,
-        } = queued;
-        let (pending, is_due) = match batching {
-            Batching::Together => state.join(call, slot, &self.health)?,
-            _ => state.enqueue_alone(call, batching, &self.health)?,
+        let (pending, is_due) = match queued.batching {
+            Batching::Together => state.join(queued.call, queued.slot, &self.health)?,
+            alone => state.enqueue_alone(queued.call, alone, &self.health)?,
         };
         drop(state);
         if is_due {
@@ -111,13 +106,20 @@ impl SendQueue {
         state.is_closed
     }
 
-    /// Records that a call of this kind has ended, and takes out the calls of the kind that can be sent now.
+    /// Records that a call of this kind has ended, and takes out the calls of the kind that can be sent now. If few
+    /// requests wait and other calls of the kind are in flight, [`take`](Self::take) takes them out: their callers' next
+    /// requests can share a call if these calls have ended, too.
     pub(super) fn ended(&self, kind: Kind, due_calls: &mut Vec<DueCall>) {
         let mut state = self.lock();
-        if let Some(queue) = state.queues.get_mut(&kind) {
-            queue.ended();
+        let Some(queue) = state.queues.get_mut(&kind) else {
+            return;
+        };
+        if queue.ended() {
+            state.take(kind, due_calls);
+        } else if !mem::replace(&mut queue.is_due, true) {
+            state.due.push(kind);
+            self.ready.notify_one();
         }
-        state.take(kind, due_calls);
     }
 
     /// Takes out the calls of all kinds that can be sent now. The timer calls this, because requests could otherwise
@@ -141,9 +143,8 @@ impl SendQueue {
         let mut state = self.lock();
         state.is_open = false;
         state.due.clear();
-        let (queues, alone) = (mem::take(&mut state.queues), mem::take(&mut state.alone));
+        let (queues, _alone) = (mem::take(&mut state.queues), mem::take(&mut state.alone));
         drop(state);
-        drop(alone);
         queues.into_values().for_each(Queue::disconnect);
     }
 

@@ -131,9 +131,10 @@ impl Queue {
         None
     }
 
-    /// Records that a call has ended.
-    pub(super) fn ended(&mut self) {
+    /// Records that a call has ended. Returns whether many requests wait or no other call is in flight.
+    pub(super) fn ended(&mut self) -> bool {
         self.calls = self.calls.saturating_sub(1);
+        self.calls == 0 || self.has_many()
     }
 
     pub(super) fn is_idle(&self) -> bool {

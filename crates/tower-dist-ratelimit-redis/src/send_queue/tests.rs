@@ -48,6 +48,14 @@ impl Lab {
         due_calls
     }
 
+    /// Returns the calls that the task would send after a call has ended, if no other call has ended.
+    fn ended(&self, kind: Option<Kind>) -> Vec<DueCall> {
+        let mut due_calls = Vec::new();
+        self.send_queue.ended(kind.unwrap(), &mut due_calls);
+        due_calls.append(&mut self.take());
+        due_calls
+    }
+
     /// Sends as many calls as go without a wait, and leaves them in flight. Returns the last one.
     fn busy(&self) -> DueCall {
         drop(self.enqueue("busy"));
@@ -97,14 +105,28 @@ async fn two_calls_go_immediately_and_further_requests_go_together() {
     drop(second);
     let others = [lab.enqueue("a"), lab.enqueue("b"), lab.enqueue("b")];
     assert!(lab.take().is_empty(), "two calls are in flight");
-    let (kind, mut due_calls) = (sent.kind.unwrap(), Vec::new());
+    let kind = sent.kind;
     answer(sent).await;
     assert_eq!(left(first).await, 4);
-    lab.send_queue.ended(kind, &mut due_calls);
+    let mut due_calls = lab.ended(kind);
     assert_eq!(due_calls.iter().map(rows).collect::<Vec<_>>(), [[1, 2]]);
     answer(due_calls.remove(0)).await;
     let [a, b, again] = others.map(left);
     assert_eq!((a.await, b.await, again.await), (4, 4, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn few_requests_share_a_call_after_calls_that_ended_together() {
+    let lab = Lab::new();
+    let kind = lab.busy().kind.unwrap();
+    let mut due_calls = Vec::new();
+    let _first = lab.enqueue("a");
+    lab.send_queue.ended(kind, &mut due_calls);
+    assert!(due_calls.is_empty(), "another call may have ended, too");
+    let _second = lab.enqueue("b");
+    lab.send_queue.ended(kind, &mut due_calls);
+    assert_eq!(due_calls.iter().map(rows).collect::<Vec<_>>(), [[1, 1]]);
+    assert!(lab.take().is_empty());
 }
 
 /// The server decides on the next requests of the first half while the second half runs.
@@ -142,8 +164,7 @@ async fn a_request_whose_caller_leaves_before_the_call_is_not_charged() {
     for gone in [0, 2, 4, 5] {
         asked[gone] = None;
     }
-    let mut due_calls = Vec::new();
-    lab.send_queue.ended(busy.kind.unwrap(), &mut due_calls);
+    let mut due_calls = lab.ended(busy.kind);
     assert_eq!(due_calls.iter().map(rows).collect::<Vec<_>>(), [[2]]);
     // A caller that leaves now has been charged.
     let stays = asked[3].take().unwrap();
@@ -160,8 +181,7 @@ async fn two_rows_can_have_the_same_key_if_the_row_between_them_is_not_sent() {
     let asked = ["a", "a", "b", "a", "a", "a"].map(|key| lab.enqueue(key));
     let [first, second, between, gone, third, fourth] = asked;
     drop((between, gone));
-    let mut due_calls = Vec::new();
-    lab.send_queue.ended(busy.kind.unwrap(), &mut due_calls);
+    let mut due_calls = lab.ended(busy.kind);
     assert_eq!(due_calls.iter().map(rows).collect::<Vec<_>>(), [[2, 2]]);
     answer(due_calls.remove(0)).await;
     // Each row is answered as if its bucket were full.
