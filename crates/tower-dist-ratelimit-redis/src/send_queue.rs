@@ -116,7 +116,7 @@ impl SendQueue {
         };
         if queue.ended() {
             state.take(kind, due_calls);
-        } else if !mem::replace(&mut queue.is_due, true) {
+        } else if !queue.is_empty() && !mem::replace(&mut queue.is_due, true) {
             state.due.push(kind);
             self.ready.notify_one();
         }
