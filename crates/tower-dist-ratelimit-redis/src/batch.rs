@@ -143,11 +143,12 @@ impl Batch {
         let Some(waiter) = state.waiters.get_mut(number) else {
             return;
         };
-        let (was_unsent, waker) = (mem::take(&mut waiter.is_unsent), waiter.waker.take());
-        drop(state);
-        if was_unsent {
+        let waker = waiter.waker.take();
+        if mem::take(&mut waiter.is_unsent) {
+            // Under the lock: a batch that counts as deserted must not count as waiting.
             self.waiting.fetch_sub(1, Relaxed);
         }
+        drop(state);
         // Dropping a waker can run foreign code, so it happens outside of the lock.
         drop(waker);
     }

@@ -1,11 +1,12 @@
-use std::{future::ready, mem, pin::Pin, sync::Arc, time::Duration};
+use std::{future::ready, mem, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use redis::{ErrorKind, RedisError};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 use tower_dist_ratelimit::backend::BoxFuture;
 
 use super::{
+    batch::MOST_ROWS,
     connection::{Connection, takes_no_writes},
     round_trip::{CallOutcome, run},
     send_queue::{DueCall, Kind, SendQueue},
@@ -39,9 +40,8 @@ pub(super) struct Combiner<'a> {
     calls: FuturesUnordered<BoxFuture<'static, Done>>,
     /// The calls to send next. The vector is a field, so that its allocation is reused.
     due_calls: Vec<DueCall>,
-    /// Fires [`LONGEST_WAIT`] after it was set, to send waiting requests. Set while calls are in flight.
-    timer: Pin<Box<Sleep>>,
-    timer_is_set: bool,
+    /// Ticks each [`LONGEST_WAIT`] while calls are in flight, to send waiting requests.
+    timer: Interval,
     silences: u32,
     had_answers: bool,
 }
@@ -49,6 +49,7 @@ pub(super) struct Combiner<'a> {
 /// A call that has ended. `kind` is `None` if the call carried a request that had to be sent alone.
 struct Done {
     kind: Option<Kind>,
+    requests: usize,
     error: Option<CallOutcome>,
 }
 
@@ -59,6 +60,8 @@ impl<'a> Combiner<'a> {
         timeout: Duration,
         reconnects: bool,
     ) -> Self {
+        let mut timer = interval(LONGEST_WAIT);
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             send_queue,
             connection,
@@ -66,8 +69,7 @@ impl<'a> Combiner<'a> {
             reconnects,
             calls: FuturesUnordered::new(),
             due_calls: Vec::new(),
-            timer: Box::pin(sleep(LONGEST_WAIT)),
-            timer_is_set: false,
+            timer,
             silences: 0,
             had_answers: false,
         }
@@ -77,6 +79,8 @@ impl<'a> Combiner<'a> {
     /// have ended.
     pub(super) async fn run(&mut self) -> Option<Disconnect> {
         let (mut is_dead, mut is_closed) = (false, false);
+        // Number of requests that were answered since this task last let their callers run.
+        let mut answered = 0;
         loop {
             // All handles were dropped, and the last call has ended.
             if is_closed && self.calls.is_empty() {
@@ -89,19 +93,23 @@ impl<'a> Combiner<'a> {
                     is_dead = true;
                     None
                 }
+                // Before the calls that have ended, because they can be ready each time.
+                _ = self.timer.tick(), if !self.calls.is_empty() => {
+                    self.send_queue.take_overdue(&mut self.due_calls);
+                    None
+                }
                 Some(done) = self.calls.next() => {
                     // The callers run first, so that their next requests share a call. The server can execute that call
-                    // while the callers of the next answer run.
-                    tokio::task::yield_now().await;
+                    // while the callers of the next answer run. Few callers do not need a turn of their own.
+                    answered += done.requests;
+                    if answered >= MOST_ROWS {
+                        answered = 0;
+                        tokio::task::yield_now().await;
+                    }
                     self.done(done)
                 }
                 // The last bytes of a connection can hold answers, so calls that have ended are handled first.
                 () = ready(()), if is_dead => Some("the connection was closed".to_owned()),
-                () = &mut self.timer, if self.timer_is_set => {
-                    self.timer_is_set = false;
-                    self.send_queue.take_overdue(&mut self.due_calls);
-                    None
-                }
                 () = self.send_queue.ready(), if !is_closed => {
                     is_closed = self.send_queue.take(&mut self.due_calls);
                     None
@@ -121,10 +129,15 @@ impl<'a> Combiner<'a> {
     fn send(&mut self) {
         for due_call in self.due_calls.drain(..) {
             let kind = due_call.kind;
+            let requests = due_call.batch.rows.0.iter().map(|row| row.times).sum();
             let (commands, timeout) = (Arc::clone(&self.connection.commands), self.timeout);
             let mut call: BoxFuture<'static, Done> = Box::pin(async move {
                 let error = run(due_call, &*commands, timeout).await;
-                Done { kind, error }
+                Done {
+                    kind,
+                    requests,
+                    error,
+                }
             });
             // The first poll sends the command. `calls` would poll the call only after those that have ended.
             if let Some(done) = (&mut call).now_or_never() {
@@ -132,14 +145,10 @@ impl<'a> Combiner<'a> {
             }
             self.calls.push(call);
         }
-        if !self.timer_is_set && !self.calls.is_empty() {
-            self.timer.as_mut().reset(Instant::now() + LONGEST_WAIT);
-            self.timer_is_set = true;
-        }
     }
 
     /// Handles the end of a call. If the connection is then given up, returns the reason. Otherwise moves the calls of
-    /// the same kind that can be sent now from the send queue to `due_calls`. After a call without a kind, moves none.
+    /// the same kind that can be sent now from the send queue to `due_calls`. See [`SendQueue::ended`].
     fn done(&mut self, done: Done) -> Option<String> {
         let silences = mem::take(&mut self.silences) + 1;
         let end = match &done.error {
@@ -160,9 +169,9 @@ impl<'a> Combiner<'a> {
         if end.is_some() && self.reconnects {
             return end;
         }
-        if let Some(kind) = done.kind {
-            self.send_queue.ended(kind, &mut self.due_calls);
-        }
+        // The default is no script's kind.
+        self.send_queue
+            .ended(done.kind.unwrap_or_default(), &mut self.due_calls);
         None
     }
 }

@@ -1,7 +1,7 @@
 mod queue;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -42,8 +42,8 @@ struct Queues {
     /// Whether all handles were dropped.
     is_closed: bool,
     queues: BTreeMap<Kind, Queue>,
-    /// Kinds that may have a call to send.
-    due: Vec<Kind>,
+    /// Kinds that may have a call to send. The task that sends was woken for them.
+    due: BTreeSet<Kind>,
     /// Calls to send that carry one request each.
     alone: Vec<DueCall>,
 }
@@ -79,7 +79,7 @@ impl SendQueue {
         }
         let (pending, is_due) = match queued.batching {
             Batching::Together => state.join(queued.call, queued.slot, &self.health)?,
-            alone => state.enqueue_alone(queued.call, alone, &self.health)?,
+            alone => state.enqueue_alone(queued.call, alone == Batching::Asking, &self.health)?,
         };
         drop(state);
         if is_due {
@@ -98,26 +98,33 @@ impl SendQueue {
     pub(super) fn take(&self, due_calls: &mut Vec<DueCall>) -> bool {
         let mut state = self.lock();
         due_calls.append(&mut state.alone);
-        let mut due = mem::take(&mut state.due);
-        for kind in due.drain(..) {
+        while let Some(kind) = state.due.pop_first() {
             state.take(kind, due_calls);
         }
-        state.due = due;
         state.is_closed
     }
 
     /// Records that a call of this kind has ended, and takes out the calls of the kind that can be sent now. If few
     /// requests wait and other calls of the kind are in flight, [`take`](Self::take) takes them out: their callers' next
     /// requests can share a call if these calls have ended, too.
+    ///
+    /// Calls that end one after the other can keep the task that sends from [`take`](Self::take). So this also takes out
+    /// the calls of `Queues::alone`, and those of the next due kind in a cyclic order. It does this
+    /// even if `kind` has no queue.
     pub(super) fn ended(&self, kind: Kind, due_calls: &mut Vec<DueCall>) {
         let mut state = self.lock();
+        due_calls.append(&mut state.alone);
+        let mut next = state.due.range(kind..).chain(&state.due).copied();
+        if let Some(other) = next.find(|&next| next != kind) {
+            state.due.remove(&other);
+            state.take(other, due_calls);
+        }
         let Some(queue) = state.queues.get_mut(&kind) else {
             return;
         };
         if queue.ended() {
             state.take(kind, due_calls);
-        } else if !queue.is_empty() && !mem::replace(&mut queue.is_due, true) {
-            state.due.push(kind);
+        } else if !queue.is_empty() && state.due.insert(kind) {
             self.ready.notify_one();
         }
     }
@@ -126,9 +133,7 @@ impl SendQueue {
     /// wait until an earlier call ends.
     pub(super) fn take_overdue(&self, due_calls: &mut Vec<DueCall>) {
         let mut state = self.lock();
-        let waiting = state.queues.iter().filter(|(_, queue)| !queue.is_empty());
-        let kinds: Vec<Kind> = waiting.map(|(&kind, _)| kind).collect();
-        for kind in kinds {
+        for kind in state.queues.keys().copied().collect::<Vec<_>>() {
             state.take(kind, due_calls);
         }
     }
@@ -171,20 +176,11 @@ impl Queues {
         let kind = (Arc::as_ptr(&call.script).addr(), slot);
         let queue = self.queues.entry(kind).or_default();
         let pending = queue.join(call, health)?;
-        let is_due = !queue.is_due && queue.should_check() && queue.can_send();
-        if is_due {
-            queue.is_due = true;
-            self.due.push(kind);
-        }
+        let is_due = queue.should_check() && queue.can_send() && self.due.insert(kind);
         Ok((pending, is_due))
     }
 
-    fn enqueue_alone(
-        &mut self,
-        call: ScriptCall,
-        batching: Batching,
-        health: &Arc<Health>,
-    ) -> Enqueued {
+    fn enqueue_alone(&mut self, call: ScriptCall, asking: bool, health: &Arc<Health>) -> Enqueued {
         if self.alone.len() >= LONGEST {
             return Err(Failure::Full);
         }
@@ -192,7 +188,7 @@ impl Queues {
         let (pending, _) = batch.join(call);
         self.alone.push(DueCall {
             batch: batch.close(),
-            asking: batching == Batching::Asking,
+            asking,
             kind: None,
         });
         Ok((pending, true))
@@ -203,7 +199,6 @@ impl Queues {
         let Some(queue) = self.queues.get_mut(&kind) else {
             return;
         };
-        queue.is_due = false;
         while let Some(batch) = queue.take() {
             due_calls.push(DueCall {
                 batch,

@@ -31,8 +31,9 @@ pub(super) const FREE_CALLS: usize = 2;
 /// within this time. Its answer then usually lets the next call go out.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// Maximum number of calls of one [`Queue`] in flight.
-const CALLS: usize = 32;
+/// Maximum number of calls of one [`Queue`] in flight: with one call per [`PATIENCE`], enough for a server whose answer
+/// takes a quarter of a second.
+pub(super) const CALLS: usize = 256;
 
 /// Maximum number of waiting requests of one [`Queue`]. The same maximum holds for the unsent requests that are to be
 /// sent alone, of all kinds together.
@@ -58,8 +59,6 @@ pub(super) struct Queue {
     calls: usize,
     /// When the last call was sent.
     sent: Option<Instant>,
-    /// Whether the connection's task was woken to send this queue's next call.
-    pub(super) is_due: bool,
 }
 
 impl Queue {

@@ -7,8 +7,13 @@ use std::{task::Poll, time::Duration};
 use tokio::time::advance;
 use tokio_test::task::{Spawn, spawn};
 
-use super::{queue::FREE_CALLS, *};
-use crate::{arguments::row_answers, call::ScriptCall, reply::Replies, script::Script};
+use super::{
+    queue::{CALLS, FREE_CALLS},
+    *,
+};
+use crate::{
+    arguments::row_answers, batch::MOST_ROWS, call::ScriptCall, reply::Replies, script::Script,
+};
 
 /// A send queue with a connection, and a policy with a bucket of five tokens.
 struct Lab {
@@ -317,7 +322,8 @@ async fn a_call_that_has_to_go_alone_goes_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_queue_is_bounded_and_a_request_without_a_caller_takes_no_place() {
     let lab = Lab::new();
-    let busy: Vec<_> = (0..2 + 30 * 32)
+    // The first calls carry one request each, the others are full.
+    let busy: Vec<_> = (0..FREE_CALLS + (CALLS - FREE_CALLS) * MOST_ROWS)
         .map(|n| (lab.enqueue(&format!("busy {n}")), lab.take()))
         .collect();
     let full = || {
