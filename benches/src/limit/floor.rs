@@ -2,11 +2,12 @@
 //! in one atomic step, and compute the numbers of the decision.
 
 use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hash};
+use std::hash::BuildHasher;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::Duration;
 
+use siphasher::sip::SipHasher13;
 use tokio::time::Instant;
 use tower_dist_ratelimit::Decision;
 
@@ -24,9 +25,9 @@ const SECOND: u64 = 1_000_000_000;
 const CENTURY: u128 = 100 * 366 * 86_400 * SECOND as u128;
 
 /// A GCRA that counts in parts of a token, so that rounding errors do not add up. Its table is as large as `Memory`'s,
-/// with the same clock and the same kind of hash. In a full line, a new key takes the place of another.
+/// with the same clock and the same hash function. In a full line, a new key takes the place of another.
 pub(crate) struct Floor {
-    hasher: RandomState,
+    hasher: SipHasher13,
     created: Instant,
     limit: u64,
     /// A token is `1 << token_bits` parts.
@@ -69,8 +70,9 @@ impl Floor {
         let most = (u128::from(window) << 62) / CENTURY / u128::from(limit);
         let token_bits = most.ilog2();
         let slots = SLOTS * usize::try_from(keys).expect("at least 32 bits");
+        let random = RandomState::new();
         Self {
-            hasher: RandomState::new(),
+            hasher: SipHasher13::new_with_keys(random.hash_one(0), random.hash_one(1)),
             created: Instant::now(),
             limit,
             token_bits,
@@ -81,7 +83,7 @@ impl Floor {
     }
 
     /// Charges one token to the key.
-    pub(crate) fn charge<K: Hash + ?Sized>(&self, key: &K) -> Decision {
+    pub(crate) fn charge<K: AsRef<[u8]> + ?Sized>(&self, key: &K) -> Decision {
         self.charge_by(key, || {
             let nanos = self.created.elapsed().as_nanos();
             u64::try_from(nanos).expect("a bench takes less than 584 years")
@@ -90,12 +92,12 @@ impl Floor {
 
     /// Like [`charge`](Self::charge), with another clock. `now` returns the nanoseconds since a fixed time.
     #[inline]
-    pub(super) fn charge_by<K: Hash + ?Sized>(
+    pub(super) fn charge_by<K: AsRef<[u8]> + ?Sized>(
         &self,
         key: &K,
         now: impl FnOnce() -> u64,
     ) -> Decision {
-        let hash = self.hasher.hash_one(key).max(1);
+        let hash = self.hasher.hash(key.as_ref()).max(1);
         let number = (u128::from(hash) * self.lines.len() as u128) >> 64;
         let line = &self.lines[usize::try_from(number).expect("an index of the table")];
         let at = now();
