@@ -40,7 +40,8 @@ pub(super) struct Combiner<'a> {
     calls: FuturesUnordered<BoxFuture<'static, Done>>,
     /// The calls to send next. The vector is a field, so that its allocation is reused.
     due_calls: Vec<DueCall>,
-    /// Ticks each [`LONGEST_WAIT`] while calls are in flight, to send waiting requests.
+    /// Ticks each [`LONGEST_WAIT`] while calls are in flight, to send waiting requests. The first tick is that long after
+    /// the first call.
     timer: Interval,
     silences: u32,
     had_answers: bool,
@@ -127,6 +128,9 @@ impl<'a> Combiner<'a> {
     }
 
     fn send(&mut self) {
+        if self.calls.is_empty() {
+            self.timer.reset();
+        }
         for due_call in self.due_calls.drain(..) {
             let kind = due_call.kind;
             let requests = due_call.batch.rows.0.iter().map(|row| row.times).sum();
