@@ -210,9 +210,11 @@ impl Memory {
         let shared = any.downcast_ref::<Arc<Self>>().map(Arc::as_ref);
         let this = shared.or_else(|| any.downcast_ref::<Self>())?;
         let table = this.table(&Charge::new(policy, &[], 0)).ok()?;
+        let store: Arc<dyn Any + Send + Sync> = Arc::clone(&table.store) as _;
         (!table.in_set).then(|| SinglePolicy {
             context: this.context.clone(),
             store: Arc::clone(&table.store),
+            bucket: store.downcast().ok(),
         })
     }
 

@@ -25,23 +25,30 @@ impl<A: OneNumber> AtomicTable<A> {
         Ok(Self { arithmetic, slots })
     }
 
-    /// Charges a key, and returns its state before the charge.
+    /// Changes a key's state as [`Slots::update`] does. While many slots are unused, most keys have their slot in the
+    /// first of their three lines. The code for the other lines is not inlined.
     #[inline(always)]
-    fn swap(&self, key: Fingerprint, now: A::Moment, take: &Take<'_>) -> u64 {
-        // While many slots are unused, most keys have their slot in the first of their three lines. The code for the
-        // other lines is not inlined.
-        let charge = |state| after(&self.arithmetic, state, now, take);
-        let state = self.slots.swap_first(key, charge);
-        state.unwrap_or_else(|| self.take_elsewhere(key, now, *take))
+    fn swap(&self, key: Fingerprint, mut change: impl FnMut(u64) -> Option<u64>) -> u64 {
+        let state = self.slots.swap_first(key, &mut change);
+        state.unwrap_or_else(|| self.slots.update(key, &mut change))
     }
 
-    /// Charges a key for which [`swap_first`](Slots::swap_first) returns `None`: usually its slot is not in the first
-    /// of its three [lines](Slots), or it has no slot. Returns the state before the charge. `take` is passed by value, so
-    /// that [`swap`](Self::swap) can keep it in registers.
-    #[inline(never)]
-    fn take_elsewhere(&self, key: Fingerprint, now: A::Moment, take: Take<'_>) -> u64 {
-        let charge = &mut |state| after(&self.arithmetic, state, now, &take);
-        self.slots.update(key, charge)
+    /// A faster [`charge_own`](Store::charge_own). Returns `None` and takes nothing if the key has no slot in the first
+    /// of its three [lines](Slots). While many slots are unused, most keys have their slot there.
+    #[inline(always)]
+    pub(super) fn take_own(&self, key: Fingerprint, nanos: u64, cost: u64) -> Option<FastDecision> {
+        self.slots.prefetch(key);
+        let now = self.arithmetic.at(key.at(nanos));
+        let (take, mut next) = (Take::own(cost), None);
+        let state = self.slots.swap_first(key, |state| {
+            next = after(&self.arithmetic, state, now, &take);
+            next
+        })?;
+        // As `OneNumber::decide`, but an allowed charge does not become a whole decision here.
+        Some(match next {
+            Some(_) => FastDecision::Allowed(self.arithmetic.allow(state, now, &take, cost)),
+            None => FastDecision::Whole(self.arithmetic.decide(state, now, &Take::own(cost))),
+        })
     }
 }
 
@@ -52,27 +59,17 @@ impl<A: OneNumber> Store for AtomicTable<A> {
 
     fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>) -> Decision {
         let now = self.arithmetic.at(key.at(nanos));
-        let state = self.swap(key, now, take);
+        let state = self.swap(key, &mut |state| after(&self.arithmetic, state, now, take));
         self.arithmetic.decide(state, now, take)
     }
 
     fn charge_own(&self, key: Fingerprint, nanos: u64, cost: u64) -> FastDecision {
-        self.slots.prefetch(key);
-        let now = self.arithmetic.at(key.at(nanos));
-        let take = Take::own(cost);
-        let state = self.swap(key, now, &take);
-        // As `OneNumber::decide`, but an allowed charge does not become a whole decision here.
-        match self.arithmetic.granted(state, now, &take) {
-            Some(granted) => {
-                FastDecision::Allowed(self.arithmetic.allow(state, now, &take, granted))
-            }
-            None => FastDecision::Whole(self.arithmetic.reject(state, now, &take)),
-        }
+        let fast = self.take_own(key, nanos, cost);
+        fast.unwrap_or_else(|| FastDecision::Whole(self.charge(key, nanos, &Take::own(cost))))
     }
 
     fn check(&self, key: Fingerprint, nanos: u64, take: &Take<'_>) -> Decision {
-        let state = self.slots.swap_first(key, |_| None);
-        let state = state.unwrap_or_else(|| self.slots.update(key, &mut |_| None));
+        let state = self.swap(key, &mut |_| None);
         let now = self.arithmetic.at(key.at(nanos));
         self.arithmetic.decide(state, now, take)
     }

@@ -58,11 +58,10 @@ impl Slots {
     /// Starts to fetch the first two lines of a key from memory, if there are more than `CACHED_LINES` lines.
     #[inline]
     pub(super) fn prefetch(&self, key: Fingerprint) {
-        if self.lines.len() <= CACHED_LINES {
-            return;
-        }
-        for number in key.places(self.lines.len()) {
-            self.lines.prefetch(number);
+        if self.lines.len() > CACHED_LINES {
+            for number in key.places(self.lines.len()) {
+                self.lines.prefetch(number);
+            }
         }
     }
 
@@ -121,20 +120,16 @@ impl Slots {
                 return Some(seen);
             };
             match slot.value.compare_exchange(seen, next, AcqRel, Acquire) {
-                Ok(_) => return self.keeps(slot, key, seen, next).then_some(seen),
+                Ok(_) => {
+                    let keeps = slot.belongs_to(key) || self.keeps_slot(slot, key, seen, next);
+                    return keeps.then_some(seen);
+                }
                 // Tries again immediately: after the failed exchange, this thread holds the cache line, so it will
                 // probably succeed next.
                 Err(now) => seen = now,
             }
         }
         None
-    }
-
-    /// Returns whether the slot still belongs to the key after `next` replaced `seen`. If not, the charge does not
-    /// count for the key.
-    #[inline(always)]
-    fn keeps(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
-        slot.belongs_to(key) || self.keeps_slot(slot, key, seen, next)
     }
 
     /// Waits for the insert that took the slot, and returns whether the key got the slot back.

@@ -1,3 +1,5 @@
+use std::any::Any;
+
 use super::fingerprint::Fingerprint;
 use crate::{
     BuildError, Decision,
@@ -5,7 +7,7 @@ use crate::{
 };
 
 /// The keys of one policy and their states. Times are nanoseconds since the creation of the [`Memory`](super::Memory).
-pub(crate) trait Store: Send + Sync {
+pub(crate) trait Store: Any + Send + Sync {
     /// Lets an implementation start to fetch the key's state from memory. The caller can read the clock meanwhile.
     fn prefetch(&self, _key: Fingerprint) {}
 
@@ -43,6 +45,17 @@ pub(crate) enum FastDecision {
     Allowed(Allowed),
     /// A rejection, or any decision of a store without a fast path.
     Whole(Decision),
+}
+
+impl FastDecision {
+    /// Returns the whole decision on a charge that grants `granted` tokens if it is allowed.
+    #[inline(always)]
+    pub(super) fn decision(self, granted: u64) -> Decision {
+        match self {
+            Self::Allowed(allowed) => allowed.decision(granted),
+            Self::Whole(decision) => decision,
+        }
+    }
 }
 
 pub(super) fn no_memory(capacity: usize) -> BuildError {

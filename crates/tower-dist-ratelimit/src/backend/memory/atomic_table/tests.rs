@@ -27,10 +27,8 @@ impl<A: OneNumber> Twins<A> {
         };
         let expected = algorithm::charge(&arithmetic, &mut self.words, now, &take);
         let decision = if quota.is_none() && step.want <= step.cost {
-            match self.table.charge_own(self.key, nanos, step.cost) {
-                FastDecision::Allowed(allowed) => allowed.decision(step.cost),
-                FastDecision::Whole(decision) => decision,
-            }
+            let fast = self.table.charge_own(self.key, nanos, step.cost);
+            fast.decision(step.cost)
         } else {
             self.table.charge(self.key, nanos, &take)
         };
