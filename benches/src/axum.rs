@@ -8,6 +8,7 @@ mod server;
 use std::io;
 
 pub(crate) use self::server::serve;
+use crate::limit::PROCESSOR_CLOCK;
 use crate::report::{BARE, OURS, Row};
 use crate::wrk::{Subject, Wrk, start_self};
 
@@ -42,6 +43,7 @@ fn measure() -> io::Result<Vec<Row>> {
         subject(WITHOUT_FIELDS, BARE, server::BARE),
         subject(WITHOUT_FIELDS, OURS, server::OURS),
         subject(WITHOUT_FIELDS, TOWER_GOVERNOR, server::GOVERNOR).goal(EQUAL),
+        subject(WITHOUT_FIELDS, PROCESSOR_CLOCK, server::PROCESSOR_CLOCK),
         subject(WITHOUT_FIELDS, FLOOR, server::FLOOR),
     ])?;
     let with_fields = wrk.rows([

@@ -12,7 +12,7 @@ use crate::report::{Goal, Row};
 pub(crate) const CORES: [&str; 2] = ["0", "1"];
 
 /// Rounds of one second each.
-const ROUNDS: usize = 10;
+const ROUNDS: usize = 20;
 
 /// Starts a server in a process of this program, with these options in addition to its port.
 ///

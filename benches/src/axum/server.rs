@@ -13,7 +13,7 @@ use tower_dist_ratelimit::{Quota, ResponseHeaders};
 
 use crate::limit::{
     Floor, KEYS, PROBLEM, RATELIMIT, RATELIMIT_POLICY, by_header, http_floor, plenty,
-    tower_governor, tower_governor_refusing, tower_governor_with_fields,
+    tower_governor, tower_governor_refusing, tower_governor_with_fields, with_processor_clock,
 };
 
 // Paths of the same length, because hyper and axum read them byte by byte.
@@ -29,6 +29,7 @@ pub(super) const GOVERNOR_REJECTING: &str = "/8";
 pub(super) const FLOOR: &str = "/9";
 pub(super) const FLOOR_WITH_FIELDS: &str = "/a";
 pub(super) const FLOOR_REJECTING: &str = "/b";
+pub(super) const PROCESSOR_CLOCK: &str = "/c";
 
 /// Serves on one thread.
 ///
@@ -55,6 +56,7 @@ fn routes() -> Router {
     Router::new()
         .route(BARE, hello())
         .route(OURS, hello().layer(ours))
+        .route(PROCESSOR_CLOCK, hello().layer(with_processor_clock()))
         .route(OURS_WITH_FIELDS, hello().layer(ours_with_fields))
         .route(OURS_REJECTING, hello().layer(ours_rejecting))
         .route(FIELDS, hello().layer(MapResponseLayer::new(put_fields)))

@@ -19,6 +19,8 @@ pub(crate) const FIXED: &str = "generic layer, fixed window";
 pub(crate) const BUCKET: &str = "generic layer, token bucket";
 
 const TOWER_GOVERNOR: &str = "tower_governor";
+/// Our layer with the processor's counter as its clock, as in tower_governor.
+pub(crate) const PROCESSOR_CLOCK: &str = "ours, processor";
 const RESILIENCE: &str = "tower-resilience";
 
 pub(super) fn cases() -> Vec<Case> {
@@ -48,6 +50,9 @@ fn without_fields() -> Case {
         request,
     );
     let mut case = http(WITHOUT_FIELDS, ours, peer.goal_over_bare(0.9));
+    let processor = with_processor_clock().layer(Inner);
+    case.subjects
+        .push(Subject::new(PROCESSOR_CLOCK, processor, request));
     let floor = http_floor(Floor::plenty(KEYS), false, Inner);
     case.subjects.push(Subject::new(FLOOR, floor, request));
     case
@@ -78,8 +83,19 @@ fn refusal() -> Case {
 
 /// Our layer, with one bucket per client.
 pub(crate) fn by_header(quota: Quota) -> RateLimitLayerBuilder {
+    by_header_in(Memory::default(), quota)
+}
+
+fn by_header_in(memory: Memory, quota: Quota) -> RateLimitLayerBuilder {
     let policy = Policy::new("per-client", quota).by(key::header(KEY.as_str()));
-    RateLimitLayer::builder(Memory::default()).limit(policy)
+    RateLimitLayer::builder(memory).limit(policy)
+}
+
+/// Our layer without fields, with the clock that tower_governor reads.
+pub(crate) fn with_processor_clock() -> RateLimitLayer {
+    let memory = Memory::with_processor_clock(100_000);
+    let layer = by_header_in(memory, plenty()).headers(ResponseHeaders::OnRejection);
+    layer.build().expect("valid")
 }
 
 fn fixed() -> Case {
