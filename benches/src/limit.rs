@@ -21,7 +21,7 @@ pub(crate) use self::floor::Floor;
 pub(crate) use self::http_floor::{PROBLEM, RATELIMIT, RATELIMIT_POLICY, http_floor};
 #[cfg(test)]
 pub(crate) use self::layer::{BUCKET, FIXED, WITHOUT_FIELDS};
-pub(crate) use self::layer::{PROCESSOR_CLOCK, by_header, with_processor_clock};
+pub(crate) use self::layer::{PROCESSOR_CLOCK, by_header, with_processor_clock, without_fields_in};
 pub(crate) use self::peers::{tower_governor, tower_governor_refusing, tower_governor_with_fields};
 use crate::measure::Case;
 

@@ -9,11 +9,12 @@ use http::{HeaderValue, StatusCode, header::CONTENT_TYPE, header::RETRY_AFTER};
 use tower::layer::layer_fn;
 use tower::util::{MapResponseLayer, service_fn};
 use tower::{Layer, Service};
-use tower_dist_ratelimit::{Quota, ResponseHeaders};
+use tower_dist_ratelimit::{Quota, backend::Memory};
 
 use crate::limit::{
     Floor, KEYS, PROBLEM, RATELIMIT, RATELIMIT_POLICY, by_header, http_floor, plenty,
     tower_governor, tower_governor_refusing, tower_governor_with_fields, with_processor_clock,
+    without_fields_in,
 };
 
 // Paths of the same length, because hyper and axum read them byte by byte.
@@ -49,8 +50,7 @@ pub(crate) fn serve(port: u16) -> io::Result<()> {
 /// A route per subject.
 fn routes() -> Router {
     let hello = || get(async || "Hello, World!");
-    let ours = by_header(plenty()).headers(ResponseHeaders::OnRejection);
-    let ours = ours.build().expect("valid");
+    let ours = without_fields_in(Memory::default());
     let ours_with_fields = by_header(plenty()).build().expect("valid");
     let ours_rejecting = by_header(Quota::per_hour(1)).build().expect("valid");
     Router::new()

@@ -39,11 +39,8 @@ fn http(name: &'static str, ours: Subject, peer: Subject) -> Case {
 }
 
 fn without_fields() -> Case {
-    let ours = by_header(plenty())
-        .headers(ResponseHeaders::OnRejection)
-        .build()
-        .expect("valid");
-    let ours = Subject::new(OURS, ours.layer(Inner), request);
+    let ours = without_fields_in(Memory::default()).layer(Inner);
+    let ours = Subject::new(OURS, ours, request);
     let peer = Subject::new(
         TOWER_GOVERNOR,
         peers::tower_governor().layer(Inner),
@@ -91,11 +88,15 @@ fn by_header_in(memory: Memory, quota: Quota) -> RateLimitLayerBuilder {
     RateLimitLayer::builder(memory).limit(policy)
 }
 
-/// Our layer without fields, with the clock that tower_governor reads.
-pub(crate) fn with_processor_clock() -> RateLimitLayer {
-    let memory = Memory::with_processor_clock(100_000);
+/// Our layer, which sends no fields because it rejects no request.
+pub(crate) fn without_fields_in(memory: Memory) -> RateLimitLayer {
     let layer = by_header_in(memory, plenty()).headers(ResponseHeaders::OnRejection);
     layer.build().expect("valid")
+}
+
+/// Our layer without fields, with the clock that tower_governor reads.
+pub(crate) fn with_processor_clock() -> RateLimitLayer {
+    without_fields_in(Memory::with_processor_clock(100_000))
 }
 
 fn fixed() -> Case {

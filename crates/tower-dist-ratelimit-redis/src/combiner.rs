@@ -30,7 +30,7 @@ pub(super) struct Disconnect {
 
 /// Sends the requests of the send queue. While fewer than two calls of one [`Kind`] are in flight, a request of this
 /// kind is sent immediately. Otherwise the requests of this kind can share calls, and `Queue::can_send` decides when a
-/// call goes out. A request that is to be sent alone is sent immediately.
+/// call goes out. A request that goes alone is sent immediately.
 pub(super) struct Combiner<'a> {
     send_queue: &'a SendQueue,
     connection: Connection,
@@ -143,7 +143,7 @@ impl<'a> Combiner<'a> {
                     error,
                 }
             });
-            // The first poll sends the command. `calls` would poll the call only after those that have ended.
+            // The first poll sends the command. `calls` would first poll the calls that have ended.
             if let Some(done) = (&mut call).now_or_never() {
                 call = Box::pin(ready(done));
             }

@@ -46,7 +46,7 @@ pub(super) const LONGEST: usize = 4096;
 /// is room for requests whose caller has left.
 const MOST_BATCHES: usize = 2 * LONGEST / MOST_ROWS;
 
-/// The unsent requests of one script and Cluster slot, except those that are to be sent alone.
+/// The unsent requests of one script and Cluster slot, without the requests that go alone.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// Batches that are full.

@@ -59,7 +59,7 @@ impl<A: OneNumber> Store for AtomicTable<A> {
 
     fn charge(&self, key: Fingerprint, nanos: u64, take: &Take<'_>) -> Decision {
         let now = self.arithmetic.at(key.at(nanos));
-        let state = self.swap(key, &mut |state| after(&self.arithmetic, state, now, take));
+        let state = self.swap(key, |state| after(&self.arithmetic, state, now, take));
         self.arithmetic.decide(state, now, take)
     }
 
@@ -69,7 +69,7 @@ impl<A: OneNumber> Store for AtomicTable<A> {
     }
 
     fn check(&self, key: Fingerprint, nanos: u64, take: &Take<'_>) -> Decision {
-        let state = self.swap(key, &mut |_| None);
+        let state = self.swap(key, |_| None);
         let now = self.arithmetic.at(key.at(nanos));
         self.arithmetic.decide(state, now, take)
     }

@@ -29,7 +29,7 @@ const CHOICES: [usize; 3] = [0, 1, 2];
 /// A key has its slot in one of three lines, which its fingerprint selects. To charge a key that has a slot usually
 /// takes one compare-and-swap on the slot's value. An insert holds the locks of the key's three lines, so a key has at
 /// most one slot. If no slot of these lines is unused, an insert gives the new key the slot with the lowest value,
-/// usually that of the least limited key.
+/// usually the slot of the least limited key.
 pub(super) struct Slots {
     lines: Lines,
     stripes: Box<[Mutex<()>; STRIPES]>,
@@ -186,7 +186,7 @@ impl Slots {
     ///
     /// 1. An unused slot of the key's first line, if that line has at least two.
     /// 2. Otherwise an unused slot of the line with the most unused slots.
-    /// 3. Otherwise the slot with the lowest value: usually that of the least limited key, or of the key that was
+    /// 3. Otherwise the slot with the lowest value: usually the slot of the least limited key, or of the key that was
     ///    limited longest ago.
     fn victim(&self, key: Fingerprint) -> (Slot<'_>, u64) {
         let new = |line: Line<'_>| {
