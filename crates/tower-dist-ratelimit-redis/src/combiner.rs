@@ -47,7 +47,7 @@ pub(super) struct Combiner<'a> {
     had_answers: bool,
 }
 
-/// A call that has ended. `kind` is `None` if the call carried a request that had to be sent alone.
+/// A call that has ended. `kind` is `None` if the call carried a request that goes alone.
 struct Done {
     kind: Option<Kind>,
     requests: usize,

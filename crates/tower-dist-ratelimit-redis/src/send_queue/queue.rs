@@ -35,8 +35,8 @@ const PATIENCE: Duration = Duration::from_millis(1);
 /// takes a quarter of a second.
 pub(super) const CALLS: usize = 256;
 
-/// Maximum number of waiting requests of one [`Queue`]. The same maximum holds for the unsent requests that are to be
-/// sent alone, of all kinds together.
+/// Maximum number of waiting requests of one [`Queue`]. The same maximum holds for the unsent requests that go
+/// alone, of all kinds together.
 ///
 /// A service normally has fewer concurrent requests. Further requests fail immediately, so that the queue in front of a
 /// server that does not answer is bounded.
