@@ -137,10 +137,10 @@ impl<const MAY_QUEUE: bool> OneNumber for Bucket<MAY_QUEUE> {
         Allowed {
             limit: self.limit,
             remaining: self.remaining(now, used),
-            reset_after: self.pace.nanos(now, used),
+            reset_after: self.pace.span(now, used),
             delay: match self.max_wait() {
-                Some(_) if granted > 0 => self.pace.nanos(now, ahead),
-                _ => 0,
+                Some(_) if granted > 0 => self.pace.span(now, ahead),
+                _ => Duration::ZERO,
             },
         }
     }

@@ -102,10 +102,10 @@ impl OneNumber for FixedWindow {
             remaining: limit.saturating_sub(count + granted),
             // Numbers start at 1, so this window ends at `number * window`.
             reset_after: match count + granted {
-                0 => 0,
-                _ => number * self.window - now.nanos,
+                0 => Duration::ZERO,
+                _ => Duration::from_nanos(number * self.window - now.nanos),
             },
-            delay: 0,
+            delay: Duration::ZERO,
         }
     }
 

@@ -35,21 +35,20 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
     fn settle(&self, state: u64, now: Self::Moment, delta: i64) -> u64;
 }
 
-/// The numbers of a decision that allows a charge, in fewer bytes than a [`Decision`]. Times are in nanoseconds.
+/// The numbers of a decision that allows a charge, in fewer bytes than a [`Decision`].
 pub(crate) struct Allowed {
     pub(super) limit: u64,
     pub(super) remaining: u64,
-    pub(super) reset_after: u64,
-    pub(super) delay: u64,
+    pub(super) reset_after: Duration,
+    pub(super) delay: Duration,
 }
 
 impl Allowed {
     #[inline(always)]
     pub(crate) fn decision(self, granted: u64) -> Decision {
-        let reset_after = Duration::from_nanos(self.reset_after);
         Decision {
-            delay: Duration::from_nanos(self.delay),
-            ..Decision::allow(granted, self.limit, self.remaining, reset_after)
+            delay: self.delay,
+            ..Decision::allow(granted, self.limit, self.remaining, self.reset_after)
         }
     }
 }
