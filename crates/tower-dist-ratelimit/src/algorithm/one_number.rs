@@ -6,7 +6,7 @@ use crate::Decision;
 /// An algorithm whose state is one number, 0 for an unused key. The number grows with the used tokens, and usually with
 /// the time at which they were taken.
 pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
-    /// An instant, converted to what the algorithm compares with its state.
+    /// An instant, converted for comparisons with the algorithm's state.
     type Moment: Copy;
 
     fn at(&self, now: Now) -> Self::Moment;
