@@ -232,27 +232,23 @@ impl Case {
     }
 }
 
-fn row(case: &'static str, subject: &mut Subject, mut samples: Vec<f64>) -> Row {
-    samples.sort_by(f64::total_cmp);
+fn row(case: &'static str, subject: &mut Subject, samples: Vec<f64>) -> Row {
     let heap = heap_of(|| {
         subject.run(COUNTED_CALLS);
     });
     let per_call = |count| f64::from(count) / f64::from(COUNTED_CALLS);
     Row {
-        ns_min: samples.first().copied(),
-        ns_median: samples.get(samples.len() / 2).copied(),
-        ns_max: samples.last().copied(),
         allocs: Some(per_call(heap.allocations)),
         bytes: Some(per_call(heap.bytes)),
         goal: subject.goal,
-        ..Row::new(case, subject.name)
+        ..Row::of_rounds(case, subject.name, samples)
     }
 }
 
 /// Drops the allocations, because only this thread's were counted.
 fn throughput(row: Row) -> Row {
     Row {
-        per_second: row.ns_min.map(|nanos| 1e9 / nanos),
+        per_second: row.ns_median.map(|nanos| 1e9 / nanos),
         allocs: None,
         bytes: None,
         ..row

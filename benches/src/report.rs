@@ -22,6 +22,9 @@ pub(crate) struct Row {
     pub(crate) round_trips: Option<f64>,
     #[serde(skip)]
     pub(crate) goal: Option<Goal>,
+    /// The nanoseconds per call of each round, in order. A round samples all subjects of its case.
+    #[serde(skip)]
+    pub(crate) rounds: Vec<f64>,
 }
 
 /// A goal.
@@ -43,6 +46,35 @@ impl Row {
             ..Self::default()
         }
     }
+
+    /// A row of samples: the nanoseconds per call of each round, in order.
+    pub(crate) fn of_rounds(case: &'static str, subject: &'static str, rounds: Vec<f64>) -> Self {
+        let fold = |pick: fn(f64, f64) -> f64| rounds.iter().copied().reduce(pick);
+        Self {
+            ns_min: fold(f64::min),
+            ns_median: median(rounds.iter().copied()),
+            ns_max: fold(f64::max),
+            rounds,
+            ..Self::new(case, subject)
+        }
+    }
+
+    /// The median of the rounds' differences.
+    fn over(&self, other: &Self) -> Option<f64> {
+        median(self.with(other).map(|(own, other)| own - other))
+    }
+
+    /// The two times of each round.
+    fn with(&self, other: &Self) -> impl Iterator<Item = (f64, f64)> {
+        let own = self.rounds.iter().copied();
+        own.zip(other.rounds.iter().copied())
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 /// The subject with goals.
@@ -71,6 +103,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
         "ns min",
         "ns median",
         "ns max",
+        "over bare",
         "per second",
         "allocs",
         "bytes",
@@ -94,6 +127,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
             figure(row.ns_min, 1),
             figure(row.ns_median, 1),
             figure(row.ns_max, 1),
+            figure(over_bare(row, of(BARE)), 1),
             figure(row.per_second, 0),
             figure(row.allocs, 0),
             figure(row.bytes, 0),
@@ -118,10 +152,19 @@ fn figure(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(String::new, |value| format!("{value:.digits$}"))
 }
 
-/// Compares minimum times, which other work on the machine affects least, or memory per key.
+/// The median of the rounds' ratios, because other work on the machine affects both samples of a round; or the ratio of
+/// the times of single runs, or of the memory per key.
 fn share(ours: &Row, other: &Row) -> Option<f64> {
+    if other.subject == OURS {
+        return None;
+    }
     let figure = |row: &Row| row.ns_min.or(row.bytes_per_key);
-    (other.subject != OURS).then_some(figure(ours)? / figure(other)?)
+    let ratios = ours.with(other).map(|(ours, other)| ours / other);
+    median(ratios).or_else(|| Some(figure(ours)? / figure(other)?))
+}
+
+fn over_bare(row: &Row, bare: Option<&Row>) -> Option<f64> {
+    (row.subject != BARE).then_some(row.over(bare?)?)
 }
 
 impl fmt::Display for Goal {
@@ -138,14 +181,14 @@ fn met(ours: &Row, peer: &Row, bare: Option<&Row>) -> Option<&'static str> {
     let (share, goal) = match peer.goal? {
         Goal::Share(goal) => (share(ours, peer)?, goal),
         Goal::OverBare(goal) => {
-            let over = |row: &Row| Some(row.ns_min? - bare?.ns_min?);
-            (over(ours)? / over(peer)?, goal)
+            let bare = bare?;
+            (ours.over(bare)? / peer.over(bare)?, goal)
         }
         Goal::ServerMicros(most) => (ours.server_cpu_us? / most, 1.0),
     };
     // The tolerance applies only to goals of equal speed, not to goals of several times the speed.
-    let difference = ours.ns_min.zip(peer.ns_min).map(|(ours, peer)| ours - peer);
-    let equal = matches!(peer.goal, Some(Goal::Share(1.0..))) && difference < Some(EQUAL);
+    let is_near = ours.over(peer) < Some(EQUAL);
+    let equal = matches!(peer.goal, Some(Goal::Share(1.0..))) && is_near;
     Some(match share <= goal {
         true => "yes",
         false if equal => "equal",
@@ -159,10 +202,25 @@ mod tests {
 
     fn took(subject: &'static str, nanos: f64, goal: Option<f64>) -> Row {
         Row {
-            ns_min: Some(nanos),
             goal: goal.map(Goal::Share),
-            ..Row::new("case", subject)
+            ..Row::of_rounds("case", subject, vec![nanos])
         }
+    }
+
+    #[test]
+    fn a_ratio_is_of_the_same_round_and_the_median_of_all_rounds() {
+        let row = |subject, rounds: [f64; 3]| Row::of_rounds("case", subject, rounds.into());
+        // The machine was slow in the second round, and only for the peer in the third.
+        let (ours, peer) = (
+            row(OURS, [10.0, 40.0, 11.0]),
+            row("peer", [20.0, 80.0, 99.0]),
+        );
+        assert_eq!(share(&ours, &peer), Some(0.5));
+        assert_eq!(ours.over(&peer), Some(-40.0));
+        assert_eq!(
+            [ours.ns_min, ours.ns_median, ours.ns_max].map(Option::unwrap),
+            [10.0, 11.0, 40.0]
+        );
     }
 
     #[test]

@@ -76,9 +76,10 @@ pub(crate) async fn measure<const N: usize>(
             samples[number].push((subjects[number].sample)(server, shape).await);
         }
     }
-    let mut samples = samples.into_iter();
+    let mut samples = samples.iter();
     subjects.map(|subject| {
-        let row = row(shape.name, subject.name, samples.next().unwrap_or_default());
+        let samples = samples.next().map_or(&[][..], Vec::as_slice);
+        let row = row(shape.name, subject.name, samples);
         let goal = subject.goal;
         Row { goal, ..row }
     })
@@ -138,18 +139,14 @@ fn keys(shape: Shape, task: u32) -> Vec<Arc<str>> {
         .collect()
 }
 
-fn row(case: &'static str, subject: &'static str, mut samples: Vec<Sample>) -> Row {
+fn row(case: &'static str, subject: &'static str, samples: &[Sample]) -> Row {
     let nanos = |sample: &Sample| sample.nanos / sample.decisions;
-    samples.sort_by(|one, other| nanos(one).total_cmp(&nanos(other)));
-    let median = samples.get(samples.len() / 2).map(nanos);
+    let row = Row::of_rounds(case, subject, samples.iter().map(nanos).collect());
     let decisions: f64 = samples.iter().map(|sample| sample.decisions).sum();
     let server: f64 = samples.iter().map(|sample| sample.server_micros).sum();
     Row {
-        ns_min: samples.first().map(nanos),
-        ns_median: median,
-        ns_max: samples.last().map(nanos),
-        per_second: median.map(|nanos| 1e9 / nanos),
+        per_second: row.ns_median.map(|nanos| 1e9 / nanos),
         server_cpu_us: (decisions > 0.0).then(|| server / decisions),
-        ..Row::new(case, subject)
+        ..row
     }
 }

@@ -71,22 +71,17 @@ impl<'a> Subject<'a> {
         }
     }
 
-    fn row(mut self) -> Row {
-        self.loads
-            .sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
+    fn row(self) -> Row {
         let nanos = |load: &Load| 1e9 / load.per_second;
-        let median = self.loads.get(self.loads.len() / 2);
+        let row = Row::of_rounds(self.case, self.name, self.loads.iter().map(nanos).collect());
         let requests: f64 = self.loads.iter().map(|load| load.requests).sum();
         let busy: Duration = self.loads.iter().map(|load| load.busy).sum();
         let per_request = busy.as_secs_f64() * 1e6 / requests;
         Row {
-            ns_min: self.loads.last().map(nanos),
-            ns_median: median.map(nanos),
-            ns_max: self.loads.first().map(nanos),
-            per_second: self.loads.last().map(|load| load.per_second),
+            per_second: row.ns_median.map(|nanos| 1e9 / nanos),
             server_cpu_us: Some(per_request),
             goal: self.goal.map(Goal::Share),
-            ..Row::new(self.case, self.name)
+            ..row
         }
     }
 }
