@@ -253,6 +253,28 @@ async fn corrections_reach_the_backend_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn corrections_of_several_policies_apply_immediately_and_reach_the_backend() {
+    let wan = Wan::away(Duration::ZERO);
+    let policies = ["a", "b"].map(|name| Policy::new(name, Quota::per_hour(100)));
+    let [first, second] = policies.clone();
+    let shared = Limiter::builder(wan.clone(), first).limit(second);
+    let shared = shared.consistency(Consistency::Eventual(PERIOD));
+    let shared = shared.build().unwrap();
+    let exact = policies.map(|policy| Limiter::new(wan.clone(), policy).unwrap());
+
+    take(&shared, 1).await;
+    sleep(3 * PERIOD).await;
+    shared.charge("key", 50).await.unwrap();
+    assert_eq!(shared.peek("key").await.unwrap().remaining, 49);
+    shared.refund("key", 40).await.unwrap();
+    assert_eq!(shared.peek("key").await.unwrap().remaining, 89);
+    sleep(3 * PERIOD).await;
+    for limiter in [&shared, &exact[0], &exact[1]] {
+        assert_eq!(limiter.peek("key").await.unwrap().remaining, 89);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rejection_is_not_counted_and_a_reset_discards_unsent_counts() {
     let wan = Wan::away(Duration::ZERO);
     let (shared, exact) = hour(&wan);
