@@ -98,6 +98,12 @@ pub trait Requests<Req>: Protocol {
         self.again(&saved, attempt)
     }
 
+    /// See [`ReplayableRequest::attempt_ended`](crate::ReplayableRequest::attempt_ended). A request that is copied as a
+    /// whole is never interrupted.
+    fn attempt_ended(&self, _saved: &Self::Saved, _attempt: Attempt, _is_over: bool) -> bool {
+        false
+    }
+
     /// Marks an extra attempt right before it is sent. `previous` is the number of earlier attempts. A retry layer does
     /// not count the earlier attempts that the server is known not to have processed.
     fn mark(

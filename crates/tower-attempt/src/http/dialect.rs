@@ -232,6 +232,10 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
         Req::again(saved, attempt)
     }
 
+    fn attempt_ended(&self, saved: &Req::Saved, attempt: Attempt, is_over: bool) -> bool {
+        Req::attempt_ended(saved, attempt, is_over)
+    }
+
     fn mark(&self, context: &mut HttpContext, attempt: Attempt, previous: u32, request: &mut Req) {
         match attempt.kind() {
             AttemptKind::Retry => context.nested.mark(request),

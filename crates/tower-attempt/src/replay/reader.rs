@@ -9,6 +9,7 @@ use http_body::{Body, SizeHint};
 use super::Interrupted;
 use super::readers::ReaderId;
 use super::record::{BodyRecord, Item, Next};
+use crate::Attempt;
 
 /// Reads the recorded frames of a body, then its source: the original body.
 ///
@@ -35,18 +36,22 @@ impl<B: Body, E> Recording<B, E> {
 
 impl<B, E> Recording<B, E> {
     /// Returns a reader that begins with the first frame. Returns `None` if no further reader may join. Also returns
-    /// `None` for a mute reader, unless `others_ended` is true, the source has ended, or no other reader exists.
+    /// `None` for a mute reader, unless the attempt is a retry, the source has ended, or no other reader exists.
     ///
-    /// `others_ended` is true only if all earlier attempts have ended. `is_mute` is true if the body's error type cannot
-    /// express an interruption.
-    pub(super) fn reader(&self, others_ended: bool, is_mute: bool) -> Option<Reader<B, E>> {
-        let id = self.0.update(|state| state.join(others_ended, is_mute))?;
+    /// `is_mute` is true if the body's error type cannot express an interruption.
+    pub(super) fn reader(&self, attempt: Attempt, is_mute: bool) -> Option<Reader<B, E>> {
+        let id = self.0.update(|state| state.join(attempt, is_mute))?;
         Some(Reader {
             record: Arc::clone(&self.0),
             id,
             read: 0,
             finished: false,
         })
+    }
+
+    pub(super) fn attempt_ended(&self, attempt: Attempt, is_over: bool) -> bool {
+        let attempt = attempt.number();
+        self.0.update(|state| state.attempt_ended(attempt, is_over))
     }
 }
 
@@ -143,7 +148,7 @@ impl<B, E> Drop for Polling<'_, B, E> {
     fn drop(&mut self) {
         // A source that is still here has panicked.
         if self.source.is_some() {
-            self.record.update(|state| state.abort(self.id));
+            self.record.update(|state| state.abort(self.id, None));
         }
     }
 }

@@ -13,20 +13,23 @@ pub(super) struct Readers {
 #[derive(Debug)]
 pub(super) struct ReaderState {
     pub(super) id: ReaderId,
+    /// The number of the reader's attempt.
+    pub(super) attempt: u32,
     /// The index of the reader's next frame among the recorded frames.
     pub(super) position: usize,
-    /// Whether the reader's attempt is known to have ended, because a retry has joined since. The client may still read
+    /// Whether the reader's attempt is known to have ended without a response for the caller. The client may still read
     /// the body, to keep the connection usable.
     pub(super) over: bool,
 }
 
 impl Readers {
     /// Adds a reader that begins with the first frame.
-    pub(super) fn add(&mut self) -> ReaderId {
+    pub(super) fn add(&mut self, attempt: u32) -> ReaderId {
         let id = self.next;
         self.next += 1;
         let place = ReaderState {
             id,
+            attempt,
             position: 0,
             over: false,
         };

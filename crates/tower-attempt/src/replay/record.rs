@@ -8,8 +8,9 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::Interrupted;
 use super::frame::Recorded;
-use super::readers::{ReaderId, Readers};
+use super::readers::{ReaderId, ReaderState, Readers};
 use super::wakers::Wakers;
+use crate::{Attempt, AttemptKind};
 
 /// A source and its recorded frames, shared by its readers and by the saved request.
 ///
@@ -41,6 +42,7 @@ impl<B: Body, E> BodyRecord<B, E> {
                 recorded: 0,
                 limit,
                 readers: Readers::default(),
+                interrupted: Vec::new(),
                 lone_waker: None,
                 wakers: None,
                 waking: None,
@@ -92,6 +94,8 @@ pub(super) struct RecordState<B, E> {
     /// If a frame makes `recorded` exceed this number of bytes, at most one of the readers continues.
     limit: usize,
     readers: Readers,
+    /// The numbers of the attempts that were interrupted.
+    interrupted: Vec<u32>,
     /// The waker of the only reader. The source may hold a clone of this waker.
     lone_waker: Option<(ReaderId, Waker)>,
     /// The wakers of the readers that wait. `None` until a reader joins while another one exists. From then on the
@@ -114,13 +118,13 @@ pub(super) enum Next<B, E> {
 }
 
 impl<B, E> RecordState<B, E> {
-    /// Adds a reader, unless further readers are forbidden. `others_ended` is true only if all earlier attempts have
-    /// ended.
+    /// Adds a reader of `attempt`, unless further readers are forbidden. All attempts before a retry have ended.
     ///
     /// `is_mute` is true if the body's error type cannot express an interruption. After an interruption, a body with
-    /// such an error type stays pending forever, so its attempt may never end. So a mute reader joins only if
-    /// `others_ended` is true, the source has ended, or no other reader exists.
-    pub(super) fn join(&mut self, others_ended: bool, is_mute: bool) -> Option<ReaderId> {
+    /// such an error type stays pending forever, so its attempt may never end. So a mute reader joins only if the
+    /// attempt is a retry, the source has ended, or no other reader exists.
+    pub(super) fn join(&mut self, attempt: Attempt, is_mute: bool) -> Option<ReaderId> {
+        let others_ended = attempt.kind() == AttemptKind::Retry;
         let is_safe = others_ended || self.ended || self.readers.is_empty();
         if !self.saved || is_mute && !is_safe {
             return None;
@@ -135,7 +139,7 @@ impl<B, E> RecordState<B, E> {
             wakers.lock().extend(self.lone_waker.take());
             self.wakers = Some(Arc::new(wakers));
         }
-        Some(self.readers.add())
+        Some(self.readers.add(attempt.number()))
     }
 
     /// Removes a reader that is dropped.
@@ -157,11 +161,30 @@ impl<B, E> RecordState<B, E> {
         self.trim();
     }
 
-    /// Removes all readers, and forbids further readers. `id` is the reader that polled the source.
-    pub(super) fn abort(&mut self, id: ReaderId) {
+    /// Marks an attempt as ended if `is_over` is true. Returns whether the attempt was interrupted.
+    pub(super) fn attempt_ended(&mut self, attempt: u32, is_over: bool) -> bool {
+        let mut readers = self.readers.iter_mut();
+        if let Some(reader) = readers.find(|reader| reader.attempt == attempt) {
+            reader.over |= is_over;
+        }
+        self.interrupted.contains(&attempt)
+    }
+
+    /// Removes all readers, and forbids further readers. `id` is the reader that polled the source. `receiver` gets the
+    /// source's error.
+    pub(super) fn abort(&mut self, id: ReaderId, receiver: Option<ReaderId>) {
         self.waking = Some(id);
+        self.interrupt(|reader| Some(reader.id) == receiver);
         self.readers.retain(|_| false);
         self.close();
+    }
+
+    /// Removes the readers for which `keeps` is false, and notes that their attempts were interrupted.
+    fn interrupt(&mut self, keeps: impl Fn(&ReaderState) -> bool) {
+        let removed = self.readers.iter().filter(|reader| !keeps(reader));
+        self.interrupted
+            .extend(removed.map(|reader| reader.attempt));
+        self.readers.retain(keeps);
     }
 
     pub(super) fn is_ended(&self, id: ReaderId) -> bool {
@@ -210,7 +233,7 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
         // The reader of an ended attempt has already added a frame beyond the limit. The reader of another ended
         // attempt must not add a second one.
         if self.saved && self.recorded > self.limit && self.readers.oldest_live().is_none() {
-            self.readers.retain(|reader| reader.id != id);
+            self.interrupt(|reader| reader.id != id);
             return Next::Give(Some(Err(Interrupted.into())));
         }
         // Registered before the poll, so that a wake during or after the poll reaches this reader.
@@ -272,7 +295,7 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
             // A frame of an unknown kind cannot be copied, so only this reader continues.
             Err(frame) => (frame, Some(id)),
         };
-        self.readers.retain(|reader| Some(reader.id) == winner);
+        self.interrupt(|reader| Some(reader.id) == winner);
         self.saved &= winner.is_none();
         self.trim();
         match winner == Some(id) {
@@ -301,7 +324,7 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
     /// of a race fail, the caller usually gets the failure of the oldest attempt, which should name the cause.
     fn fail(&mut self, id: ReaderId, error: E) -> Result<Frame<Bytes>, E> {
         let oldest = self.readers.oldest_live().unwrap_or(id);
-        self.abort(id);
+        self.abort(id, Some(oldest));
         if oldest == id {
             return Err(error);
         }

@@ -53,6 +53,11 @@ pub trait ReplayableRequest: HttpRequest + Sized {
     /// Makes the request of `attempt`, and keeps `saved` for later attempts. `None` means that this attempt cannot be
     /// made.
     fn again(saved: &Self::Saved, attempt: Attempt) -> Option<Self>;
+
+    /// Notes that the outcome of an attempt is known, or that its request is about to be sent. If `is_over` is true, the
+    /// caller does not receive the attempt's response, so all other attempts have precedence for the rest of the body.
+    /// Returns whether the attempt was interrupted. Its outcome then says nothing about the service.
+    fn attempt_ended(saved: &Self::Saved, attempt: Attempt, is_over: bool) -> bool;
 }
 
 impl<B: ReplayableBody> ReplayableRequest for Request<B> {
@@ -76,6 +81,10 @@ impl<B: ReplayableBody> ReplayableRequest for Request<B> {
 
     fn again(saved: &SavedRequest<B::Source>, attempt: Attempt) -> Option<Self> {
         saved.request(attempt)
+    }
+
+    fn attempt_ended(saved: &Self::Saved, attempt: Attempt, is_over: bool) -> bool {
+        saved.content.attempt_ended(attempt, is_over)
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) class: Option<Arc<Class>>,
     /// The class's delay when the call began: the learned delay, or the initial delay.
     pub(crate) learned: Option<Duration>,
-    /// The copies of the service and the request for further hedges. `None` means that no further hedge is made.
+    /// The copies of the service and the request for hedges. `None` means that no hedge is made.
     pub(crate) spare: Option<(S, P::Saved)>,
     /// The number of hedges that came due, sent or not.
     pub(crate) stage: u32,
@@ -128,6 +128,14 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
         self.deadline.leaves(Duration::ZERO) && self.earliest.is_none_or(is_over)
     }
 
+    /// Whether the request's body was interrupted for this attempt. If `is_over` is true, the other attempts have
+    /// precedence for the rest of the body.
+    fn attempt_ended(&self, attempt: Attempt, is_over: bool) -> bool {
+        let ended =
+            |(_, saved): &(S, P::Saved)| self.protocol.attempt_ended(saved, attempt, is_over);
+        self.spare.as_ref().is_some_and(ended)
+    }
+
     fn budget(&self) -> &Budget {
         let own = self.protocol.budget(&self.context);
         own.unwrap_or(&self.settings.budget)
@@ -136,6 +144,14 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
     fn skip(&mut self, attempt: Attempt, reason: SkipReason) {
         self.settings.counters.skip(reason);
         self.record.send(Event::HedgeSkipped { attempt, reason });
+        self.drop_unused_copies();
+    }
+
+    /// Drops the copies if the first attempt is alone and no further hedge comes due.
+    fn drop_unused_copies(&mut self) {
+        if self.hedges.is_empty() && self.due().is_none() {
+            self.spare = None;
+        }
     }
 }
 

@@ -40,4 +40,8 @@ impl ReplayableRequest for Request {
         }
         Some(request)
     }
+    fn attempt_ended(saved: &SavedReqwest, attempt: Attempt, is_over: bool) -> bool {
+        let content = saved.content.as_ref();
+        content.is_some_and(|content| content.attempt_ended(attempt, is_over))
+    }
 }

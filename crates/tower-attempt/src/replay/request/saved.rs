@@ -21,7 +21,7 @@ pub struct SavedRequest<S: Body> {
     /// The header fields. Unless there are none, a list takes one allocation, and the clone of a map at least two.
     fields: Vec<(HeaderName, HeaderValue)>,
     extensions: Extensions,
-    content: Content<S>,
+    pub(super) content: Content<S>,
 }
 
 #[derive(Debug)]
@@ -99,6 +99,13 @@ impl<S: Body<Data = Bytes> + Unpin> Content<S> {
         content
     }
 
+    pub(super) fn attempt_ended(&self, attempt: Attempt, is_over: bool) -> bool {
+        match self {
+            Self::Memory(_) => false,
+            Self::Recorded(recording) => recording.attempt_ended(attempt, is_over),
+        }
+    }
+
     /// Makes the body of an attempt. `None` means that this attempt cannot be made.
     pub(super) fn body<B: ReplayableBody<Source = S>>(&self, attempt: Attempt) -> Option<B> {
         match self {
@@ -106,8 +113,7 @@ impl<S: Body<Data = Bytes> + Unpin> Content<S> {
             Self::Memory(content) if content.is_empty() => Some(B::default()),
             Self::Memory(content) => Some(B::from_memory(content.clone())),
             Self::Recorded(recording) => {
-                let others_ended = attempt.kind() == AttemptKind::Retry;
-                let reader = recording.reader(others_ended, !B::can_be_interrupted())?;
+                let reader = recording.reader(attempt, !B::can_be_interrupted())?;
                 Some(B::from_replay(ReplayBody::reader(reader)))
             }
         }

@@ -24,7 +24,6 @@ where
     #[inline]
     pub(in crate::future) fn end(&mut self, decisive: Attempt, outcome: &mut Outcome<S, Req>) {
         self.ended = true;
-        self.spare = None;
         self.settle(decisive.kind() == AttemptKind::Hedge);
         let reason = self.reason;
         match reason {
@@ -37,6 +36,7 @@ where
         if self.stage > 0 {
             self.end_race(decisive, winner, outcome);
         }
+        self.spare = None;
         self.record.send(Event::CallEnded { reason, winner });
     }
 
@@ -49,11 +49,15 @@ where
     ) {
         for hedge in std::mem::take(&mut self.hedges) {
             match hedge.state {
-                HedgeState::Sent(mut future) => self.losers.dispose(future.as_mut()),
+                HedgeState::Sent(mut future) => {
+                    self.attempt_ended(hedge.attempt, true);
+                    self.losers.dispose(future.as_mut());
+                }
                 HedgeState::Readying(..) => self.skip(hedge.attempt, SkipReason::NotReady),
             }
         }
         if decisive.kind() == AttemptKind::Hedge {
+            self.attempt_ended(Attempt::PRIMARY, true);
             self.record_hidden_failure();
             if winner.is_some() {
                 self.settings.counters.hedge_wins.count();

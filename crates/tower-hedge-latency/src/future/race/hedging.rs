@@ -32,9 +32,6 @@ where
         self.hurry = false;
         self.stage += 1;
         let attempt = Attempt::hedge(self.stage + 1);
-        // The last hedge takes the copy of the request. If the hedge is skipped, the copy is dropped.
-        let is_last = self.delay(self.stage).is_none();
-        let last = self.spare.take_if(|_| is_last);
         // Only hedges of a percentile are held back. Any other trigger is the user's explicit decision.
         if self.settings.learns() && !self.class().guard.allows() {
             return self.skip(attempt, SkipReason::HeldBack);
@@ -42,20 +39,13 @@ where
         if self.budget().available() == 0 {
             return self.skip(attempt, SkipReason::Denied);
         }
-        let protocol = &self.protocol;
-        let next = match (last, &self.spare) {
-            (Some((service, saved)), _) => {
-                protocol.last(saved, attempt).map(|next| (next, service))
-            }
-            (None, Some((service, saved))) => {
-                let next = protocol.again(saved, attempt);
-                next.map(|next| (next, service.clone()))
-            }
-            (None, None) => None,
+        let Some((service, saved)) = &self.spare else {
+            return;
         };
-        let Some((mut request, own)) = next else {
+        let Some(mut request) = self.protocol.again(saved, attempt) else {
             return self.skip(attempt, SkipReason::NotResendable);
         };
+        let own = service.clone();
         let service = self.destination.service(attempt, &mut request, own);
         let state = HedgeState::Readying(service, request);
         self.hedges.push(DueHedge { attempt, state });
@@ -110,6 +100,9 @@ where
         if !is_ready || !self.may_send() {
             return self.skip(attempt, SkipReason::NotReady);
         }
+        if self.attempt_ended(attempt, false) {
+            return self.skip(attempt, SkipReason::NotResendable);
+        }
         let Some(permit) = self.budget().withdraw() else {
             return self.skip(attempt, SkipReason::Denied);
         };
@@ -134,7 +127,11 @@ where
         attempt: Attempt,
         outcome: &Outcome<S, Req>,
     ) -> bool {
-        let verdict = self.protocol.classify(&self.context, &attempt, outcome);
+        let verdict = match self.attempt_ended(attempt, false) {
+            // The outcome may only be the service's answer to the interruption.
+            true => Verdict::transient(),
+            false => self.protocol.classify(&self.context, &attempt, outcome),
+        };
         let describe = || self.protocol.describe(outcome);
         self.record.attempt_ended(attempt, Some(verdict), describe);
         self.reason = match verdict {
@@ -163,6 +160,7 @@ where
         if !verdict.is_retry() {
             return;
         }
+        self.attempt_ended(attempt, true);
         if let Verdict::Retry {
             hint: Some(hint), ..
         } = verdict
@@ -192,8 +190,8 @@ where
 
     /// Cancels all hedges that were not sent, including those that wait for their service.
     fn call_off(&mut self) {
-        self.spare = None;
         self.deadline = Deadline::at(Instant::now());
+        self.drop_unused_copies();
     }
 
     /// Whether the call continues after the failure of its first attempt.
