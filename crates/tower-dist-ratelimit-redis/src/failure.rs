@@ -10,7 +10,8 @@ use super::target::Address;
 pub(super) enum Failure {
     /// An error message, usually shared by all requests of the call.
     Error(Arc<str>),
-    /// There was no connection, or it ended before the answer. The text states why.
+    /// There was no connection, or it ended before the answer, or the node has no connection to its Cluster. The text
+    /// states why.
     NotConnected(Arc<str>),
     /// The slot has moved to the node at this address. An empty host means the host of the node that answered.
     Moved(Address),
@@ -36,6 +37,9 @@ impl From<&RedisError> for Failure {
             (ErrorKind::Server(ServerErrorKind::Moved), Some(to)) => Self::Moved(to),
             (ErrorKind::Server(ServerErrorKind::Ask), Some(to)) => Self::Ask(to),
             (ErrorKind::Server(ServerErrorKind::TryAgain), _) => Self::TryAgain,
+            (ErrorKind::Server(ServerErrorKind::ClusterDown), _) => {
+                Self::NotConnected(error.to_string().into())
+            }
             _ => Self::new(error),
         }
     }

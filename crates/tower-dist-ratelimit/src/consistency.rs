@@ -101,11 +101,14 @@ pub enum Consistency {
     ///
     /// A backend failure in an exchange fails no request and emits no event. If a report of usage may have reached the
     /// backend, the report is not sent again, so its usage can be lost. Usage since the last exchange is lost when the
-    /// limit is dropped or its runtime shuts down.
+    /// limit is dropped or its runtime shuts down. During an outage, each instance decides by its own count. After the
+    /// outage, it reports the usage that still counts here. Tokens that were regained meanwhile, and tokens of windows
+    /// that have ended, are not reported.
     ///
     /// Some requests are decided as with [`Exact`](Self::Exact): requests outside of a tokio runtime, and requests for
     /// keys of more than about 1,000 bytes. The same holds for requests for further keys while a policy has about
-    /// 10,000 active keys. A key is active while this instance gets requests for it at least about once per interval.
+    /// 10,000 active keys. A key is active while this instance gets requests for it at least about once per interval,
+    /// and during an outage also while some of its usage counts here.
     /// For all requests decided as with `Exact`, the [failure mode](crate::FailureMode) decides as usual if the backend
     /// fails. If these failures open the circuit, the failure mode usually decides on the requests of all keys.
     ///

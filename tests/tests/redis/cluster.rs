@@ -39,6 +39,7 @@ async fn a_cluster_of_three_primaries_keeps_every_promise() {
     it_conforms(&redis).await;
     failing::while_a_primary_is_frozen_the_others_decide_on_what_is_theirs(&cluster, &redis).await;
     failing::a_primary_that_dies_is_replaced(&mut cluster, &redis).await;
+    failing::a_primary_that_is_cut_off_from_its_cluster_is_replaced(&cluster, &redis).await;
 }
 
 async fn one_node_that_is_there_is_enough(cluster: &Cluster) {

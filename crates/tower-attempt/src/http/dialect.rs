@@ -102,7 +102,10 @@ fn apply<D: Dialect, Req: HttpRequest>(
         && (widened || D::may_hedge(request, context.idempotent))
         && settings.hedge_if.as_ref().is_none_or(|rule| rule(head));
     let budgets = settings.budgets.as_ref();
-    context.budget = budgets.map(|(budgets, key)| budgets.get(&key(head)));
+    context.budget = budgets.map(|(budgets, key)| match key(head) {
+        Some(key) => budgets.get(key),
+        None => budgets.get(&None::<&str>),
+    });
     if settings.classify.is_some() || settings.backoff.is_some() {
         context.request = Some(Box::new((request.method().clone(), request.uri())));
     }

@@ -468,6 +468,7 @@ macro_rules! __layer {
             /// the budgets of the other backends.
             ///
             /// Requests for which the closure returns `None` share one budget. A handle cannot change these budgets.
+            /// [`Budgets::get`](crate::Budgets::get) returns the budget of a key.
             ///
             /// # Default
             ///

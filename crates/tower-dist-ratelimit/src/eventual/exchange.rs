@@ -41,10 +41,12 @@ impl Exchange {
         self.is_over = true;
     }
 
-    /// Returns whether the key is still in use. Removes an idle key.
+    /// Returns whether the key is still in use or has usage to report. Removes an idle key.
     fn is_active(&self) -> bool {
         let mut keys = self.policy.keys();
-        let is_active = keys.get(&self.key).is_some_and(|usage| usage.is_active);
+        let is_active = keys
+            .get(&self.key)
+            .is_some_and(|usage| usage.is_active || usage.unsent > 0);
         if !is_active {
             keys.remove(&self.key);
         }
@@ -56,10 +58,18 @@ impl Exchange {
     }
 
     /// Reports the unsent usage of this instance. Unless that fails, looks up the backend's count and adopts it. A
-    /// report that may have arrived is not sent again.
+    /// report that may have arrived is not sent again. Of a report that certainly failed, keeps what still counts here:
+    /// after an outage, the backend must not count tokens that were regained meanwhile.
     async fn once(&self) {
         let usage = self.policy.keys().get_mut(&self.key).map(mem::take);
-        let KeyUsage { unsent, quota, .. } = usage.unwrap_or_default();
+        let KeyUsage {
+            mut unsent, quota, ..
+        } = usage.unwrap_or_default();
+        let counted = || self.counted(quota).map_or(0, |(_, used)| used);
+        if unsent > 0 && !self.policy.terms.algorithm.is_bucket() {
+            // The rest was used in windows that have ended.
+            unsent = unsent.min(counted());
+        }
         let delta = i64::try_from(unsent).unwrap_or(i64::MAX);
         let SharedCounts { inner, timeout, .. } = &*self.shared;
         if delta > 0 {
@@ -67,7 +77,11 @@ impl Exchange {
             match inner.settle(&[charge], delta) {
                 Answer::Done(_) => {}
                 Answer::Failed(_) => {
-                    self.policy.add(&charge, unsent);
+                    let counted = counted();
+                    if let Some(usage) = self.policy.keys().get_mut(&self.key) {
+                        usage.unsent = usage.unsent.saturating_add(unsent.min(counted));
+                        usage.quota = usage.quota.or(quota);
+                    }
                     return;
                 }
                 Answer::Later(answer) => {
@@ -93,26 +107,35 @@ impl Exchange {
 
     /// Sets the local count to about the backend's count plus the unsent usage.
     fn adopt(&self, look: Charge<'_>, backend: &Decision) {
-        let PolicyUsage { terms, own, .. } = &*self.policy;
         let keys = self.policy.keys();
         let unsent = keys.get(&self.key).map_or(0, |usage| usage.unsent);
-        let mut own = Charge::new(*own, look.key, 0).with(look.quota);
-        let (memory, mut here) = (&self.shared.memory, Decision::default());
-        let Answer::Done(_) = memory.acquire(&[own], slice::from_mut(&mut here)) else {
+        let Some((mut own, here)) = self.counted(look.quota) else {
             return;
         };
-        let quota = look.quota.unwrap_or(terms.quota);
+        // The tokens to charge in the local memory, or to refund there if negative.
+        let there = i128::from(self.used(look.quota, backend));
+        let more = there + i128::from(unsent) - i128::from(here);
+        let delta = i64::try_from(more).unwrap_or(0);
+        own.cost = delta.unsigned_abs();
+        drop(self.shared.memory.settle(&[own], delta));
+    }
+
+    /// Returns a charge of no tokens to the local memory, and the number of used tokens there.
+    fn counted(&self, quota: Option<Quota>) -> Option<(Charge<'_>, u64)> {
+        let own = Charge::new(self.policy.own, &self.key, 0).with(quota);
+        let mut here = Decision::default();
+        let answer = (self.shared.memory).acquire(&[own], slice::from_mut(&mut here));
+        matches!(answer, Answer::Done(_)).then(|| (own, self.used(quota, &here)))
+    }
+
+    /// Returns the number of used tokens at a decision.
+    fn used(&self, quota: Option<Quota>, decision: &Decision) -> u64 {
+        let terms = &self.policy.terms;
+        let quota = quota.unwrap_or(terms.quota);
         let terms = Terms { quota, ..*terms };
         // `remaining` is never negative, so it does not show debts. The `reset_after` of a bucket, the time until the
         // bucket is full, includes debts.
-        let used = |decision: &Decision| match terms.gained(decision.reset_after) {
-            Some(tokens) => i128::from(tokens),
-            None => -i128::from(decision.remaining),
-        };
-        // The tokens to charge in the local memory, or to refund there if negative.
-        let more = used(backend) + i128::from(unsent) - used(&here);
-        let delta = i64::try_from(more).unwrap_or(0);
-        own.cost = delta.unsigned_abs();
-        drop(memory.settle(&[own], delta));
+        let gained = terms.gained(decision.reset_after);
+        gained.unwrap_or_else(|| decision.limit.saturating_sub(decision.remaining))
     }
 }

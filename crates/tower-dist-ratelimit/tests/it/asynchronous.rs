@@ -197,6 +197,46 @@ async fn counts_that_may_have_arrived_are_not_resent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_outage_leaves_no_debt_if_the_limit_was_kept() {
+    let second = Duration::from_secs(1);
+    for policy in [
+        Policy::new("key", Quota::per_second(100).burst(20)),
+        Policy::new("key", Quota::new(200, 2 * second)).fixed_window(),
+        Policy::new("key", Quota::new(200, 2 * second)).sliding_window(),
+    ] {
+        let wan = Wan::away(Duration::ZERO);
+        let builder = Limiter::builder(wan.clone(), policy);
+        let builder = builder.consistency(Consistency::Eventual(PERIOD));
+        let limiter = builder.build().unwrap();
+        // 80 tokens per second.
+        for request in 0..1_600 {
+            match request {
+                80 => wan.is_shut(),
+                880 => wan.is_away(Duration::ZERO),
+                _ => {}
+            }
+            take(&limiter, 1).await;
+            sleep(second / 80).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_becomes_idle_during_an_outage_once_its_tokens_are_regained() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = sharing(&wan);
+    wan.is_shut();
+    let alive = || {
+        let metrics = tokio::runtime::Handle::current().metrics();
+        metrics.num_alive_tasks()
+    };
+    take(&limiter, 20).await;
+    assert_eq!(alive(), 1);
+    sleep(5 * PERIOD).await;
+    assert_eq!(alive(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn tokens_used_during_an_exchange_are_counted_exactly_once() {
     for policy in [
         || Policy::new("key", Quota::new(100, 10_000 * Duration::from_secs(3600))),

@@ -87,3 +87,35 @@ async fn a_process_that_starts_while_a_primary_is_down_uses_the_other_primaries(
         .await;
     }
 }
+
+/// The primary still runs and reaches this process, but not the other nodes. It answers that the Cluster is down.
+pub(super) async fn a_primary_that_is_cut_off_from_its_cluster_is_replaced(
+    cluster: &Cluster,
+    redis: &Redis,
+) {
+    let set = Set::new(redis, &[Policy::new("cut off", Quota::per_hour(1_000))]);
+    let nodes = cluster.nodes();
+    let (primary, replica) = (&nodes[2], &nodes[5]);
+    let id = |node: &tests::servers::Redis| node.call(&["CLUSTER", "MYID"]).text();
+    primary.call(&["CONFIG", "SET", "cluster-require-full-coverage", "yes"]);
+    let others = [&nodes[1], &nodes[3], &nodes[4]];
+    for other in others {
+        other.call(&["CLUSTER", "FORGET", &id(primary)]);
+    }
+    for other in others.into_iter().chain([replica]) {
+        primary.call(&["CLUSTER", "FORGET", &id(other)]);
+    }
+    replica.call(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
+    until("the primary to notice", || async {
+        let state = primary.call(&["CLUSTER", "INFO"]).text();
+        state.contains("cluster_state:fail").then_some(())
+    })
+    .await;
+    for number in 0..30 {
+        let key = format!("key {number}");
+        until("the replica to be asked", || async {
+            set.one(&key).await.ok()
+        })
+        .await;
+    }
+}
