@@ -15,7 +15,7 @@ use tower_dist_ratelimit::backend::{
 };
 use tower_jitter_retry::{Backoff, Jitter};
 
-use self::slots::{SlotOwners, slots};
+use self::slots::{SLOTS, SlotOwners, slots};
 use super::{
     batch::PendingReply,
     connection::{CommandSender, Dialer, refused},
@@ -219,8 +219,10 @@ impl Cluster {
         self.map.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queries the nodes for the owners of the slots, one after the other, until one query succeeds. Connected nodes
-    /// come first. Apart from that the order is random, so that the queries of a fleet spread over the nodes.
+    /// Queries the nodes for the owners of the slots, one after the other, until one knows the owners of all slots.
+    /// Otherwise, the answer with the most slots counts. A node that was cut off from the Cluster may know only its own.
+    /// Connected nodes come first. Apart from that the order is random, so that the queries of a fleet spread over the
+    /// nodes.
     async fn query_nodes(&self) -> Result<SlotOwners, ConnectError> {
         let mut nodes: Vec<(Address, Option<Arc<dyn CommandSender>>)> = {
             let map = self.read();
@@ -232,18 +234,21 @@ impl Cluster {
         };
         let random = RandomState::new();
         nodes.sort_by_cached_key(|(node, commands)| (commands.is_none(), random.hash_one(node)));
-        let mut why = ConnectError::new("a Redis Cluster", "has no nodes");
+        let mut best = Err(ConnectError::new("a Redis Cluster", "has no nodes"));
         for (node, commands) in nodes {
             let limit = match commands {
                 Some(_) => self.timeouts.answer,
                 None => self.timeouts.connect / 4,
             };
-            match connect_within(limit, &node, self.query_node(&node, commands)).await {
-                Ok(slots) => return Ok(slots),
-                Err(error) => why = error,
+            let answer = connect_within(limit, &node, self.query_node(&node, commands)).await;
+            if owned(&answer) >= owned(&best) {
+                best = answer;
+            }
+            if owned(&best) == SLOTS {
+                break;
             }
         }
-        Err(why)
+        best
     }
 
     async fn query_node(
@@ -283,6 +288,11 @@ impl Cluster {
         let map = self.read();
         map.problem.is_none() && map.links.values().all(Link::is_up)
     }
+}
+
+/// Returns the number of slots whose owners an answer names.
+fn owned(answer: &Result<SlotOwners, ConnectError>) -> usize {
+    answer.as_ref().map_or(0, SlotOwners::owned)
 }
 
 impl Drop for Cluster {

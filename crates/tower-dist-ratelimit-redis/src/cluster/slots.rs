@@ -5,7 +5,7 @@ use redis::Value;
 use crate::{connection::text, target::Address};
 
 /// Number of slots in a Cluster.
-const SLOTS: usize = 16_384;
+pub(super) const SLOTS: usize = 16_384;
 
 /// The primary of each slot.
 #[derive(Debug, Default)]
@@ -26,6 +26,11 @@ impl SlotOwners {
         let has_slots =
             |node: &&Address| self.owners.iter().any(|one| one.as_deref() == Some(node));
         nodes.filter(has_slots).collect()
+    }
+
+    /// The number of slots that have an owner.
+    pub(super) fn owned(&self) -> usize {
+        self.owners.iter().flatten().count()
     }
 
     pub(super) fn nodes(&self) -> &[Address] {
