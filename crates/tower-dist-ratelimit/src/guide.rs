@@ -14,8 +14,8 @@
 //! | [`leaky_queue`] | the limit, evenly spaced, if each request costs 1 | calls to a service that does not tolerate bursts | 65 ns · 32 B | 1 · 190 B | 2 · 150 B | no, exact |
 //! | [`fixed_window`], [`fixed_window_staggered`] | 2 × limit | hourly or daily quotas, and the fewest operations | 60 ns · 32 B | 1 · 190 B | 1 · 150 B | yes |
 //! | [`fixed_window_from_first_request`] | 2 × limit | the same, from a key's first request | 60 ns · 50 B | 1 · 190 B | 1 · 120 B | yes |
-//! | [`sliding_window`] | 1.99 × limit; 1.02 to 1.15 × limit on real traffic | a sliding window at a low price | 65 ns · 85 B | 1 · 190 B | 2 · 150 B | yes |
-//! | [`sliding_window_buckets`] (n) | 1.99 × limit; closer on real traffic | the same at a higher price | 60 ns · 100 B, plus 1.6 ns · 8 B per bucket | 1 · 190 B, plus 2 or more per bucket | 2 · 150 B, plus 1 to 9 per bucket | yes |
+//! | [`sliding_window`] | less than 2 × limit; 1.02 to 1.15 × limit on random arrivals | a sliding window at a low price | 65 ns · 85 B | 1 · 190 B | 2 · 150 B | yes |
+//! | [`sliding_window_buckets`] (n) | less than 2 × limit; closer on random arrivals | the same at a higher price | 60 ns · 100 B, plus 1.6 ns · 8 B per bucket | 1 · 190 B, plus 2 or more per bucket | 2 · 150 B, plus 1 to 9 per bucket | yes |
 //! | [`sliding_window_strict`] (n) | the limit | hard limits in fixed memory; sustains n / (n + 1) of the limit | 60 ns · 100 B, plus 1.6 ns · 8 B per bucket | 1 · 190 B, plus 2 or more per bucket | 2 · 150 B, plus 1 to 9 per bucket | yes |
 //! | [`sliding_window_log`] | the limit | hard limits that are small | 95 ns · 100 B, plus 16 to 37 per request | 1 · 270 B, plus 11 per token | 2 · 150 B, plus up to 18 per token | yes |
 //! | several policies with one key | as each policy alone | limits that hold together, all or nothing | 120 to 150 ns per policy · the sum | 1 · the sum | 2 · one value | no, an error |
@@ -41,7 +41,7 @@
 //!
 //! | option | round trips | over-admission | use |
 //! |---|---|---|---|
-//! | [`Exact`], the default | one or two per decision; concurrent decisions share a batch | none | a nearby backend, up to 100,000 decisions per second |
+//! | [`Exact`], the default | one or two per decision; concurrent decisions share a batch | none | a nearby backend |
 //! | [`deny_cache`], on by default | none if a rejected request is repeated before the backend would admit it, for at most 1 s | none | clients that retry without a pause |
 //! | [`Leased`] | about 2 per lease time, hot key and instance, usually in the background; above the limit, about 1 per 16 requests | in any interval D, at most the tokens that the limit admits in D + the lease time | hot keys, and distant backends |
 //! | [`Eventual`] | up to 2 per interval, key and instance | unbounded: in one interval, each instance can admit the whole limit | advisory limits |
