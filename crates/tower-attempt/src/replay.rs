@@ -2,7 +2,6 @@ mod body;
 mod error;
 mod frame;
 mod reader;
-mod readers;
 mod record;
 mod replay_body;
 mod request;

@@ -7,8 +7,7 @@ use bytes::Bytes;
 use http_body::{Body, SizeHint};
 
 use super::Interrupted;
-use super::readers::ReaderId;
-use super::record::{BodyRecord, Item, Next};
+use super::record::{BodyRecord, Item, Next, ReaderId};
 use crate::Attempt;
 
 /// Reads the recorded frames of a body, then its source: the original body.

@@ -8,9 +8,21 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::Interrupted;
 use super::frame::Recorded;
-use super::readers::{ReaderId, ReaderState, Readers};
 use super::wakers::Wakers;
 use crate::{Attempt, AttemptKind};
+
+/// The number of a reader's attempt.
+pub(super) type ReaderId = u32;
+
+#[derive(Debug)]
+struct ReaderState {
+    id: ReaderId,
+    /// The index of the reader's next frame among the recorded frames.
+    position: usize,
+    /// Whether the reader's attempt is known to have ended without a response for the caller. The client may still read
+    /// the body, to keep the connection usable.
+    over: bool,
+}
 
 /// A source and its recorded frames, shared by its readers and by the saved request.
 ///
@@ -41,7 +53,7 @@ impl<B: Body, E> BodyRecord<B, E> {
                 frames: VecDeque::new(),
                 recorded: 0,
                 limit,
-                readers: Readers::default(),
+                readers: Vec::new(),
                 interrupted: Vec::new(),
                 lone_waker: None,
                 wakers: None,
@@ -93,9 +105,10 @@ pub(super) struct RecordState<B, E> {
     recorded: usize,
     /// If a frame makes `recorded` exceed this number of bytes, at most one of the readers continues.
     limit: usize,
-    readers: Readers,
-    /// The numbers of the attempts that were interrupted.
-    interrupted: Vec<u32>,
+    /// The oldest first. A reader that was dropped or interrupted is not among them.
+    readers: Vec<ReaderState>,
+    /// The readers that were interrupted.
+    interrupted: Vec<ReaderId>,
     /// The waker of the only reader. The source may hold a clone of this waker.
     lone_waker: Option<(ReaderId, Waker)>,
     /// The wakers of the readers that wait. `None` until a reader joins while another one exists. From then on the
@@ -118,7 +131,8 @@ pub(super) enum Next<B, E> {
 }
 
 impl<B, E> RecordState<B, E> {
-    /// Adds a reader of `attempt`, unless further readers are forbidden. All attempts before a retry have ended.
+    /// Adds the reader of `attempt`, unless further readers are forbidden or this attempt has a reader. All attempts
+    /// before a retry have ended.
     ///
     /// `is_mute` is true if the body's error type cannot express an interruption. After an interruption, a body with
     /// such an error type stays pending forever, so its attempt may never end. So a mute reader joins only if the
@@ -126,7 +140,9 @@ impl<B, E> RecordState<B, E> {
     pub(super) fn join(&mut self, attempt: Attempt, is_mute: bool) -> Option<ReaderId> {
         let others_ended = attempt.kind() == AttemptKind::Retry;
         let is_safe = others_ended || self.ended || self.readers.is_empty();
-        if !self.saved || is_mute && !is_safe {
+        let id = attempt.number();
+        let is_used = self.interrupted.contains(&id) || self.reader(id).is_some();
+        if !self.saved || is_used || is_mute && !is_safe {
             return None;
         }
         if others_ended {
@@ -139,7 +155,12 @@ impl<B, E> RecordState<B, E> {
             wakers.lock().extend(self.lone_waker.take());
             self.wakers = Some(Arc::new(wakers));
         }
-        Some(self.readers.add(attempt.number()))
+        self.readers.push(ReaderState {
+            id,
+            position: 0,
+            over: false,
+        });
+        Some(id)
     }
 
     /// Removes a reader that is dropped.
@@ -162,12 +183,21 @@ impl<B, E> RecordState<B, E> {
     }
 
     /// Marks an attempt as ended if `is_over` is true. Returns whether the attempt was interrupted.
-    pub(super) fn attempt_ended(&mut self, attempt: u32, is_over: bool) -> bool {
-        let mut readers = self.readers.iter_mut();
-        if let Some(reader) = readers.find(|reader| reader.attempt == attempt) {
+    pub(super) fn attempt_ended(&mut self, id: ReaderId, is_over: bool) -> bool {
+        if let Some(reader) = self.reader(id) {
             reader.over |= is_over;
         }
-        self.interrupted.contains(&attempt)
+        self.interrupted.contains(&id)
+    }
+
+    fn reader(&mut self, id: ReaderId) -> Option<&mut ReaderState> {
+        self.readers.iter_mut().find(|reader| reader.id == id)
+    }
+
+    /// Returns the oldest reader whose attempt is not known to have ended.
+    fn oldest_live(&self) -> Option<ReaderId> {
+        let live = self.readers.iter().find(|reader| !reader.over);
+        live.map(|reader| reader.id)
     }
 
     /// Removes all readers, and forbids further readers. `id` is the reader that polled the source. `receiver` gets the
@@ -175,15 +205,14 @@ impl<B, E> RecordState<B, E> {
     pub(super) fn abort(&mut self, id: ReaderId, receiver: Option<ReaderId>) {
         self.waking = Some(id);
         self.interrupt(|reader| Some(reader.id) == receiver);
-        self.readers.retain(|_| false);
+        self.readers.clear();
         self.close();
     }
 
     /// Removes the readers for which `keeps` is false, and notes that their attempts were interrupted.
     fn interrupt(&mut self, keeps: impl Fn(&ReaderState) -> bool) {
         let removed = self.readers.iter().filter(|reader| !keeps(reader));
-        self.interrupted
-            .extend(removed.map(|reader| reader.attempt));
+        self.interrupted.extend(removed.map(|reader| reader.id));
         self.readers.retain(keeps);
     }
 
@@ -232,7 +261,7 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
         }
         // The reader of an ended attempt has already added a frame beyond the limit. The reader of another ended
         // attempt must not add a second one.
-        if self.saved && self.recorded > self.limit && self.readers.oldest_live().is_none() {
+        if self.saved && self.recorded > self.limit && self.oldest_live().is_none() {
             self.interrupt(|reader| reader.id != id);
             return Next::Give(Some(Err(Interrupted.into())));
         }
@@ -278,15 +307,16 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
     /// Records the frame that reader `id` got from the source, if another reader may need it and the frame can be
     /// copied.
     fn record(&mut self, id: ReaderId, frame: Frame<Bytes>) -> Result<Frame<Bytes>, E> {
-        if !self.saved && self.readers.iter().nth(1).is_none() {
+        if !self.saved && self.readers.len() < 2 {
             return Ok(frame);
         }
         let (frame, winner) = match Recorded::new(frame) {
             Ok(frame) => {
                 self.recorded = self.recorded.saturating_add(frame.cost());
                 self.frames.push_back(frame.clone());
-                let reader = self.readers.iter_mut().find(|reader| reader.id == id);
-                reader.into_iter().for_each(|reader| reader.position += 1);
+                if let Some(reader) = self.reader(id) {
+                    reader.position += 1;
+                }
                 if self.recorded <= self.limit {
                     return Ok(frame.into_frame());
                 }
@@ -311,10 +341,8 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
     /// connections usable. If a further attempt may join, the result is then `None`, which interrupts all readers. If
     /// none may join, the result is the oldest reader.
     fn winner(&self) -> Option<ReaderId> {
-        let oldest = self.readers.iter().next().filter(|_| !self.saved);
-        self.readers
-            .oldest_live()
-            .or(oldest.map(|reader| reader.id))
+        let oldest = self.readers.first().filter(|_| !self.saved);
+        self.oldest_live().or(oldest.map(|reader| reader.id))
     }
 
     /// Ends the body for all readers after reader `id` got an error from the source. One reader receives the error, and
@@ -323,7 +351,7 @@ impl<B, E: From<Interrupted>> RecordState<B, E> {
     /// The receiver is the oldest reader whose attempt is not known to have ended, or else reader `id`. If all attempts
     /// of a race fail, the caller usually gets the failure of the oldest attempt, which should name the cause.
     fn fail(&mut self, id: ReaderId, error: E) -> Result<Frame<Bytes>, E> {
-        let oldest = self.readers.oldest_live().unwrap_or(id);
+        let oldest = self.oldest_live().unwrap_or(id);
         self.abort(id, Some(oldest));
         if oldest == id {
             return Err(error);

@@ -34,7 +34,7 @@ use super::record::Item;
 ///
 /// # Cost
 ///
-/// Nothing until a layer records the body. Then each poll takes a few locks. The record allocates once, and the list of
+/// Nothing until a layer records the body. Then each poll takes a few locks. The record allocates twice, and the list of
 /// its frames allocates as the list grows. A second attempt that reads the body allocates about three times.
 pub struct ReplayBody<S: Body>(Inner<S>);
 

@@ -34,7 +34,7 @@ use crate::{Attempt, HttpRequest};
 /// # Cost
 ///
 /// For an `http::Request`, usually one allocation for the list of header fields, and a clone of the extensions. A body
-/// in memory may take one or two more allocations. A body that streams takes about two more allocations and the list of
+/// in memory may take one or two more allocations. A body that streams takes about three more allocations and the list of
 /// its frames, and each poll of the body takes a few locks.
 pub trait ReplayableRequest: HttpRequest + Sized {
     /// The copy from which further attempts are made.
@@ -51,7 +51,7 @@ pub trait ReplayableRequest: HttpRequest + Sized {
     fn save(&mut self, limit: usize) -> Option<Self::Saved>;
 
     /// Makes the request of `attempt`, and keeps `saved` for later attempts. `None` means that this attempt cannot be
-    /// made.
+    /// made, for example if its number is that of another attempt in flight.
     fn again(saved: &Self::Saved, attempt: Attempt) -> Option<Self>;
 
     /// Notes that the outcome of an attempt is known, or that its request is about to be sent. If `is_over` is true, the

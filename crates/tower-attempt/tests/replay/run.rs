@@ -108,9 +108,10 @@ impl Run {
         let Some(saved) = self.saved.as_ref().filter(|_| self.readers.len() < 4) else {
             return;
         };
+        let number = u32::try_from(self.readers.len() + 1).unwrap();
         let attempt = match retry {
-            true => Attempt::retry(2),
-            false => Attempt::hedge(2),
+            true => Attempt::retry(number),
+            false => Attempt::hedge(number),
         };
         let body = again(saved, attempt);
         assert_eq!(body.is_some(), self.model.join(retry), "can be repeated");

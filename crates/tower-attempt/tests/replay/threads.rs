@@ -79,8 +79,8 @@ async fn cancelled_readers_delay_no_other_reader() {
         let (sender, body) = received(1);
         let (body, saved) = first(body, usize::MAX);
         let reader = tokio::spawn(read(body));
-        let cancelled: Vec<_> = (0..3)
-            .map(|_| tokio::spawn(read(again(&saved, Attempt::hedge(2)).unwrap())))
+        let cancelled: Vec<_> = (2..5)
+            .map(|n| tokio::spawn(read(again(&saved, Attempt::hedge(n)).unwrap())))
             .collect();
         tokio::spawn(send(sender));
         for (n, task) in cancelled.into_iter().enumerate() {
