@@ -217,10 +217,8 @@ mod tests {
         );
         assert_eq!(share(&ours, &peer), Some(0.5));
         assert_eq!(ours.over(&peer), Some(-40.0));
-        assert_eq!(
-            [ours.ns_min, ours.ns_median, ours.ns_max].map(Option::unwrap),
-            [10.0, 11.0, 40.0]
-        );
+        assert_eq!((ours.ns_min, ours.ns_max), (Some(10.0), Some(40.0)));
+        assert_eq!(ours.ns_median, Some(11.0));
     }
 
     #[test]

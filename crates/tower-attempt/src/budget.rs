@@ -80,7 +80,8 @@ pub struct Budget(Option<Arc<LimitedBudget>>);
 impl Budget {
     /// A budget of `ratio` extra attempts per deposit. The ratio is from 0 to 10. It is rounded down to a millionth.
     ///
-    /// The budget has a burst of 100, 10 initial tokens, and no tokens per second.
+    /// The budget has a burst of 100, 10 initial tokens, and no tokens per second. So it is not the default budget with
+    /// another ratio: [`per_second`](Self::per_second) adds tokens for a service with few successes.
     #[must_use]
     pub fn ratio(ratio: f64) -> Self {
         Self::limited(BudgetSettings {

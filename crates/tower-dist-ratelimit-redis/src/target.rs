@@ -106,7 +106,7 @@ impl ServerUrl {
             #[cfg(feature = "tls")]
             tls,
             user: Some(user).filter(|user| !user.is_empty()),
-            password,
+            password: password.filter(|password| !password.is_empty()),
             db: db.into(),
         })
     }
@@ -169,6 +169,8 @@ mod tests {
             (target.user, target.password.as_deref()),
             (None, Some("secret"))
         );
+        let target = ServerUrl::parse("redis://:@cache.example").unwrap();
+        assert_eq!((target.user, target.password), (None, None));
     }
 
     #[test]

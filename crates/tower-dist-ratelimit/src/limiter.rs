@@ -30,6 +30,10 @@ use crate::{
 /// [`reset`](Self::reset) can fail if the backend fails or times out. With [`Memory`](crate::backend::Memory), all
 /// errors come from a quota of [`with_quota`](Self::with_quota).
 ///
+/// # Panics
+///
+/// With a remote backend, a future that has to wait panics if no tokio runtime with a timer is running.
+///
 /// # Cancel safety
 ///
 /// A future does nothing before its first poll. If it is dropped after that, its charge can stay.

@@ -20,7 +20,7 @@ use super::{
     Answer, Backend, BackendError, BoxFuture, Charge, PolicyId, Registry,
     toolkit::{PendingVerdict, TransactionPart, Transactions, tag},
 };
-use crate::{BuildError, Decision, Policy};
+use crate::{BuildError, Decision, Policy, build_error::ensure};
 
 /// A backend over any store with compare-and-swap.
 ///
@@ -168,7 +168,7 @@ impl<C: CompareAndSwap> CasBackend<C> {
         Self { prefix, ..self }
     }
 
-    /// Maximum time of each load and each swap. If another process changes the [value](Self#keys-and-values) between a
+    /// Maximum time of each load and each swap, above 0. If another process changes the [value](Self#keys-and-values) between a
     /// charge's load and its swap, the charge is retried. Its last retry begins within this time after the caller made
     /// the charge. Refunds and extra charges are retried for longer, about 5 s.
     ///
@@ -258,6 +258,8 @@ impl<C: CompareAndSwap> CasBackend<C> {
 
 impl<C: CompareAndSwap> Backend for CasBackend<C> {
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        let timeout = self.tasks.timeout;
+        ensure!(!timeout.is_zero(), "timeout" is timeout, "above 0");
         self.registry.register(policies, || {
             Ok(Arc::new(PolicySet::new(&self.prefix, policies)?))
         })

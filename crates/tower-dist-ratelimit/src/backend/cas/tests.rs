@@ -213,10 +213,13 @@ fn the_largest_value_is_within_the_stated_bound() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_prefix_that_cannot_stand_in_a_key_is_rejected() {
+async fn an_invalid_prefix_or_timeout_is_rejected() {
     for prefix in ["", "a b", &"p".repeat(65), "ü"] {
         let backend = CasBackend::new(Store::default()).prefix(prefix);
         let error = backend.register(&[policy(1)]).unwrap_err();
         assert_eq!(error.field(), "prefix", "{prefix:?}");
     }
+    let backend = CasBackend::new(Store::default()).timeout(Duration::ZERO);
+    let error = backend.register(&[policy(1)]).unwrap_err();
+    assert_eq!((error.field(), error.bound()), ("timeout", "above 0"));
 }
