@@ -51,12 +51,12 @@ pub trait ReplayableRequest: HttpRequest + Sized {
     fn save(&mut self, limit: usize) -> Option<Self::Saved>;
 
     /// Makes the request of `attempt`, and keeps `saved` for later attempts. `None` means that this attempt cannot be
-    /// made, for example if its number is that of another attempt in flight.
+    /// made, for example if another attempt in flight has its number.
     fn again(saved: &Self::Saved, attempt: Attempt) -> Option<Self>;
 
     /// Notes that the outcome of an attempt is known, or that its request is about to be sent. If `is_over` is true, the
     /// caller does not receive the attempt's response, so all other attempts have precedence for the rest of the body.
-    /// Returns whether the attempt was interrupted. Its outcome then says nothing about the service.
+    /// Returns whether the attempt was interrupted. Its outcome then depends on the interruption, not on the service.
     fn attempt_ended(saved: &Self::Saved, attempt: Attempt, is_over: bool) -> bool;
 }
 
