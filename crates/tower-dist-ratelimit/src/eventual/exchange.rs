@@ -58,8 +58,8 @@ impl Exchange {
     }
 
     /// Reports the unsent usage of this instance. Unless that fails, looks up the backend's count and adopts it. A
-    /// report that may have arrived is not sent again. Of a report that certainly failed, keeps the tokens that still count here:
-    /// after an outage, the backend must not count tokens that were regained meanwhile.
+    /// report that may have arrived is not sent again. Of a report that certainly failed, keeps the tokens that still
+    /// count here: after an outage, the backend must not count tokens that were regained meanwhile.
     async fn once(&self) {
         let usage = self.policy.keys().get_mut(&self.key).map(mem::take);
         let KeyUsage {
