@@ -114,7 +114,7 @@
 //! # assert_eq!(report.extensions().get(), Some(&slow));
 //! ```
 //!
-//! # Where it goes
+//! # Layer order
 //!
 //! ```text
 //! retry                         retries calls that still fail

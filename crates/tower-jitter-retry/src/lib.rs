@@ -137,7 +137,7 @@
 //! # assert_eq!(report.extensions().get(), Some(&patient));
 //! ```
 //!
-//! # Where it goes
+//! # Layer order
 //!
 //! ```text
 //! retry, with a deadline            waits with nothing in flight and no permit held
