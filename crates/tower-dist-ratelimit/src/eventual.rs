@@ -2,17 +2,22 @@ mod exchange;
 
 use std::{
     collections::HashMap,
+    slice,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use smallvec::SmallVec;
 use tokio::{runtime, time::Instant};
 
 use self::exchange::Exchange;
 use crate::{
-    BuildError, Decision, Policy, Quota, Source,
+    BuildError, Decision, Decisions, Policy, Quota, Source,
     algorithm::saturating_nanos,
-    backend::{Answer, Backend, BackendError, BoxFuture, Charge, Memory, OwnedCharge, PolicyId},
+    backend::{
+        Answer, Backend, BackendError, BoxFuture, Charge, JointDecision, Memory, OwnedCharge,
+        PolicyId,
+    },
     background::Background,
     register,
     terms::Terms,
@@ -186,6 +191,22 @@ impl Eventual {
     }
 }
 
+/// Awaits the answers to settlements. Returns the first error, if there is one.
+async fn all(answers: SmallVec<[Answer; 1]>) -> Result<JointDecision, BackendError> {
+    let mut all = Ok(());
+    for answer in answers {
+        all = all.and(match answer {
+            Answer::Done(_) => Ok(()),
+            Answer::Failed(error) => Err(error),
+            Answer::Later(answer) => answer.await.map(|_| ()),
+        });
+    }
+    all.map(|()| JointDecision {
+        allowed: true,
+        decisions: Decisions::default(),
+    })
+}
+
 impl Backend for Eventual {
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         self.shared.inner.register(policies)
@@ -216,16 +237,21 @@ impl Backend for Eventual {
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
         let SharedCounts { inner, memory, .. } = &*self.shared;
-        let ([charge], Some(own)) = (charges, self.own(charges)) else {
+        let Some(own) = self.own(charges) else {
             return inner.settle(charges, delta);
         };
         // A `Memory` settles in the call, so its answer can be dropped.
         drop(memory.settle(&own, delta));
         // Unsent usage is corrected here, and the backend receives the rest.
-        let policy = self.policy(charge.policy);
-        match policy.map_or(delta, |policy| policy.correct(charge, delta)) {
-            0 => Answer::Done(true),
-            rest => inner.settle(charges, rest),
+        let rests = charges.iter().filter_map(|charge| {
+            let policy = self.policy(charge.policy);
+            let rest = policy.map_or(delta, |policy| policy.correct(charge, delta));
+            (rest != 0).then(|| inner.settle(slice::from_ref(charge), rest))
+        });
+        let mut rests: SmallVec<[Answer; 1]> = rests.collect();
+        match rests.len() {
+            0 | 1 => rests.pop().unwrap_or(Answer::Done(true)),
+            _ => Answer::Later(Box::pin(all(rests))),
         }
     }
 

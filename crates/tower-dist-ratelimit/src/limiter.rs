@@ -237,25 +237,15 @@ impl Limiter {
             FailureMode::Local { .. } if limits.guard.open_for().is_some() => Source::Local,
             _ => Source::Backend,
         };
-        let answers = {
+        let answer = {
             let sink = sink_of(key);
-            let charges = self.charges(&sink, delta.unsigned_abs());
-            let charges = charges.into_iter();
-            let settle = |(number, charge)| limits.settle(source, number, charge, delta);
-            charges.map(settle).collect::<SmallVec<[_; 1]>>()
+            limits.settle(source, &self.charges(&sink, delta.unsigned_abs()), delta)
         };
-        let all = async {
-            let mut all = Ok(());
-            for answer in answers {
-                all = all.and(match answer {
-                    Answer::Done(_) => Ok(()),
-                    Answer::Failed(error) => Err(error),
-                    Answer::Later(answer) => answer.await.map(|_| ()),
-                });
-            }
-            all
-        };
-        Timeout::new(limits.timeout, Box::pin(all)).await
+        match answer {
+            Answer::Done(_) => Ok(()),
+            Answer::Failed(error) => Err(error),
+            Answer::Later(answer) => Timeout::new(limits.timeout, answer).await.map(|_| ()),
+        }
     }
 
     /// Clears the count of a key, also in the [local fallback](crate::FailureMode::Local). While the [circuit is

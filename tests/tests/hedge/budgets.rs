@@ -61,7 +61,7 @@ async fn each_host_has_one_budget_for_retries_and_hedges() {
         let stack = retry.layer(hedge.build().unwrap().layer(Probe::always(Answer::OK)));
         stack.oneshot(get("http://a.example")).await.unwrap();
         let left = [retries, hedges].map(|budgets| {
-            let budget = budgets.get(&Some("a.example"));
+            let budget = budgets.get("a.example");
             budget.withdraw().map(|permit| permit.spend()).is_some()
         });
         assert_eq!(left.map(u32::from), expected, "shared: {shared}");

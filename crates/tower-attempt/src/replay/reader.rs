@@ -7,7 +7,8 @@ use bytes::Bytes;
 use http_body::{Body, SizeHint};
 
 use super::Interrupted;
-use super::record::{BodyRecord, Item, Next, ReaderId};
+use super::record::{BodyRecord, Item, Next};
+use super::wakers::ReaderId;
 use crate::Attempt;
 
 /// Reads the recorded frames of a body, then its source: the original body.
@@ -24,7 +25,7 @@ pub(super) struct Reader<B, E> {
 
 /// Makes the readers of a record. The record keeps all frames while a further reader may join. After the `Recording` is
 /// dropped, no further reader may join.
-pub(super) struct Recording<B, E>(Arc<BodyRecord<B, E>>);
+pub(super) struct Recording<B, E>(pub(super) Arc<BodyRecord<B, E>>);
 
 impl<B: Body, E> Recording<B, E> {
     /// Makes a record of a source. `limit` is the replay limit, in bytes.
@@ -46,11 +47,6 @@ impl<B, E> Recording<B, E> {
             read: 0,
             finished: false,
         })
-    }
-
-    pub(super) fn attempt_ended(&self, attempt: Attempt, is_over: bool) -> bool {
-        let attempt = attempt.number();
-        self.0.update(|state| state.attempt_ended(attempt, is_over))
     }
 }
 

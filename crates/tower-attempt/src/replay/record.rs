@@ -8,11 +8,8 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::Interrupted;
 use super::frame::Recorded;
-use super::wakers::Wakers;
+use super::wakers::{ReaderId, Wakers};
 use crate::{Attempt, AttemptKind};
-
-/// The number of a reader's attempt.
-pub(super) type ReaderId = u32;
 
 #[derive(Debug)]
 struct ReaderState {

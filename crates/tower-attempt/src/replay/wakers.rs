@@ -3,7 +3,8 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-use super::record::ReaderId;
+/// The number of a reader's attempt.
+pub(super) type ReaderId = u32;
 
 /// The wakers of all readers that wait for the source. Used as a waker, this type wakes all of them, whichever reader
 /// polled the source last.

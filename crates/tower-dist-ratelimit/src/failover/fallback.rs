@@ -131,13 +131,17 @@ impl Fallback {
         unreported
     }
 
-    /// Changes a charge by `delta` tokens, in the share and in the unreported tokens.
-    pub(crate) fn settle(&self, number: usize, charge: Charge<'_>, delta: i64) -> Answer {
-        let own = [self.own(number, charge)];
-        match self.unreported.settle(&own, delta) {
-            Answer::Done(_) => self.share.settle(&own, delta),
-            failed => failed,
+    /// Changes charges by `delta` tokens, in the share and in the unreported tokens.
+    pub(crate) fn settle(&self, charges: &[(usize, Charge<'_>)], delta: i64) -> Answer {
+        for &(number, charge) in charges {
+            let own = [self.own(number, charge)];
+            let settled = self.unreported.settle(&own, delta).immediate();
+            let settled = settled.and_then(|_| self.share.settle(&own, delta).immediate());
+            if let Err(error) = settled {
+                return Answer::Failed(error);
+            }
         }
+        Answer::Done(true)
     }
 
     /// Resets the usage of a key in this process.

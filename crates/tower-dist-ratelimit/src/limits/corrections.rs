@@ -1,3 +1,4 @@
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::{Check, Limits};
@@ -7,23 +8,26 @@ use crate::{
 };
 
 impl Limits {
-    /// Changes a charge by `delta` tokens. `source` selects the counter: this process's share for [`Source::Local`],
-    /// none for [`Source::Allowed`] and [`Source::Denied`], and the backend for all others. `number` is the index of
-    /// the policy. If the circuit is open, the backend is not called.
+    /// Changes charges by `delta` tokens. `source` selects the counter: this process's share for [`Source::Local`],
+    /// none for [`Source::Allowed`] and [`Source::Denied`], and the backend for all others. Each charge comes with the
+    /// index of its policy. If the circuit is open, the backend is not called.
     pub(crate) fn settle(
         &self,
         source: Source,
-        number: usize,
-        charge: Charge<'_>,
+        charges: &[(usize, Charge<'_>)],
         delta: i64,
     ) -> Answer {
         match (source, self.guard.fallback()) {
-            (Source::Local, Some(fallback)) => fallback.settle(number, charge, delta),
+            (Source::Local, Some(fallback)) => fallback.settle(charges, delta),
             // No counter of this limit made these decisions. If a late backend has charged the request, its charge
             // stays.
             (Source::Local | Source::Allowed | Source::Denied, _) => Answer::Done(true),
             _ if self.guard.open_for().is_some() => Answer::Failed(BackendError::circuit_open()),
-            _ => self.backend.settle(&[charge], delta),
+            _ => {
+                let charges = charges.iter().map(|&(_, charge)| charge);
+                let charges: SmallVec<[Charge<'_>; 2]> = charges.collect();
+                self.backend.settle(&charges, delta)
+            }
         }
     }
 
@@ -31,7 +35,7 @@ impl Limits {
     /// background.
     pub(crate) fn correct(&self, source: Source, number: usize, charge: Charge<'_>, delta: i64) {
         if delta != 0 {
-            let answer = self.settle(source, number, charge, delta);
+            let answer = self.settle(source, &[(number, charge)], delta);
             self.guard.finish(self.timeout, answer);
         }
     }

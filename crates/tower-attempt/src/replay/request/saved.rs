@@ -102,7 +102,9 @@ impl<S: Body<Data = Bytes> + Unpin> Content<S> {
     pub(super) fn attempt_ended(&self, attempt: Attempt, is_over: bool) -> bool {
         match self {
             Self::Memory(_) => false,
-            Self::Recorded(recording) => recording.attempt_ended(attempt, is_over),
+            Self::Recorded(recording) => recording
+                .0
+                .update(|state| state.attempt_ended(attempt.number(), is_over)),
         }
     }
 
