@@ -77,6 +77,8 @@ impl Memcached {
         });
         let mut keys: Vec<String> = keys.filter(|key| !key.ends_with(":probe")).collect();
         keys.sort();
+        // The crawler can list a key twice, if the server moves its item to another list meanwhile.
+        keys.dedup();
         keys
     }
 
