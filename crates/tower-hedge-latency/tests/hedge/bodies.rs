@@ -170,3 +170,22 @@ async fn a_drained_loser_leaves_the_rest_of_the_body_to_the_winner() {
     let body = response.into_body().collect().await.unwrap();
     assert_eq!(body.to_bytes().len(), LENGTH);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_drained_loser_leaves_the_body_to_the_winner_also_if_a_hedge_was_not_sent() {
+    let echo = service_fn(async |request: Request<Upload>| {
+        let is_hedge = request.headers().contains_key("x-hedge-attempt");
+        sleep(ms(if is_hedge { 15 } else { 200 })).await;
+        Ok::<_, Infallible>(Response::new(request.into_body()))
+    });
+    // The second hedge waits for a permit.
+    let permits = Arc::new(tokio::sync::Semaphore::new(2));
+    let limited = tower::limit::ConcurrencyLimit::with_semaphore(echo, permits);
+    let hedge = fixed(10).max_hedges(2).http().hedge_unsafe_if(|_| true);
+    let layer = hedge.drain(Drain::default()).build().unwrap();
+    let response = layer.layer(limited).oneshot(upload()).await.unwrap();
+    let counts = layer.handle().counts();
+    assert_eq!((counts.hedge_wins, counts.not_ready), (1, 1));
+    let body = response.into_body().collect().await.unwrap();
+    assert_eq!(body.to_bytes().len(), LENGTH);
+}

@@ -47,17 +47,19 @@ where
         winner: Option<Attempt>,
         outcome: &mut Outcome<S, Req>,
     ) {
+        for hedge in &self.hedges {
+            self.attempt_ended(hedge.attempt, true);
+        }
+        if decisive.kind() == AttemptKind::Hedge {
+            self.attempt_ended(Attempt::PRIMARY, true);
+        }
         for hedge in std::mem::take(&mut self.hedges) {
             match hedge.state {
-                HedgeState::Sent(mut future) => {
-                    self.attempt_ended(hedge.attempt, true);
-                    self.losers.dispose(future.as_mut());
-                }
+                HedgeState::Sent(mut future) => self.losers.dispose(future.as_mut()),
                 HedgeState::Readying(..) => self.skip(hedge.attempt, SkipReason::NotReady),
             }
         }
         if decisive.kind() == AttemptKind::Hedge {
-            self.attempt_ended(Attempt::PRIMARY, true);
             self.record_hidden_failure();
             if winner.is_some() {
                 self.settings.counters.hedge_wins.count();
