@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use smallvec::SmallVec;
 use tokio::{runtime, time::Instant};
 
 use self::exchange::Exchange;
@@ -192,7 +191,7 @@ impl Eventual {
 }
 
 /// Awaits the answers to settlements. Returns the first error, if there is one.
-async fn all(answers: SmallVec<[Answer; 1]>) -> Result<JointDecision, BackendError> {
+async fn all(answers: Vec<Answer>) -> Result<JointDecision, BackendError> {
     let mut all = Ok(());
     for answer in answers {
         all = all.and(match answer {
@@ -248,7 +247,7 @@ impl Backend for Eventual {
             let rest = policy.map_or(delta, |policy| policy.correct(charge, delta));
             (rest != 0).then(|| inner.settle(slice::from_ref(charge), rest))
         });
-        let mut rests: SmallVec<[Answer; 1]> = rests.collect();
+        let mut rests: Vec<Answer> = rests.collect();
         match rests.len() {
             0 | 1 => rests.pop().unwrap_or(Answer::Done(true)),
             _ => Answer::Later(Box::pin(all(rests))),
