@@ -129,10 +129,9 @@ use crate::{
 /// A full Memcached evicts the least recently used items. Their counts then start from zero, so more requests are
 /// admitted. A flood of new keys can cause this. Provide memory for all keys that are limited at the same time, and
 /// watch the server's `evictions`. With `-M` the server reports an error instead of evicting, and the
-/// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides what happens to the request. But if such a server has no
-/// memory for the new state of a [value](#values), it also deletes the old one, whose count then starts from zero. If a
-/// counter is evicted and
-/// recreated between a charge and its refund, the refunded tokens can be admitted once more.
+/// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides on the request. But if such a server has no memory for the
+/// new state of a [value](#values), it also deletes the old one, whose count then starts from zero. If a counter is
+/// evicted and recreated between a charge and its refund, the refunded tokens can be admitted once more.
 ///
 /// # Servers
 ///

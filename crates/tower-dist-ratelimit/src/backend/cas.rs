@@ -168,9 +168,9 @@ impl<C: CompareAndSwap> CasBackend<C> {
         Self { prefix, ..self }
     }
 
-    /// Maximum time of each load and each swap, above 0. If another process changes the [value](Self#keys-and-values) between a
-    /// charge's load and its swap, the charge is retried. Its last retry begins within this time after the caller made
-    /// the charge. Refunds and extra charges are retried for longer, about 5 s.
+    /// Maximum time of each load and each swap, above 0. If another process changes the [value](Self#keys-and-values)
+    /// between a charge's load and its swap, the charge is retried. Its last retry begins within this time after the
+    /// caller made the charge. Refunds and extra charges are retried for longer, about 5 s.
     ///
     /// A load or swap that takes longer is dropped, and the charges that it serves get an error. A charge that is no
     /// longer retried fails with a [`busy`](BackendError::is_busy) error. Usually the layer's [backend

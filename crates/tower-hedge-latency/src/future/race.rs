@@ -128,8 +128,13 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
         self.deadline.leaves(Duration::ZERO) && self.earliest.is_none_or(is_over)
     }
 
-    /// Whether the request's body was interrupted for this attempt. If `is_over` is true, the other attempts have
-    /// precedence for the rest of the body.
+    /// Whether the request's body was interrupted for this attempt.
+    fn is_interrupted(&self, attempt: Attempt) -> bool {
+        self.attempt_ended(attempt, false)
+    }
+
+    /// If `is_over` is true, gives the other attempts precedence for the rest of the request's body. Returns whether the
+    /// body was interrupted for this attempt.
     fn attempt_ended(&self, attempt: Attempt, is_over: bool) -> bool {
         let ended =
             |(_, saved): &(S, P::Saved)| self.protocol.attempt_ended(saved, attempt, is_over);

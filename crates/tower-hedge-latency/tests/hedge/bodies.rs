@@ -99,7 +99,7 @@ fn upload() -> Request<Upload> {
     Request::put("/").body(ReplayBody::new(body)).unwrap()
 }
 
-/// The service answers with a status, whatever happens to the body.
+/// The service answers with a status even if the body fails.
 async fn status_of(request: Request<Upload>) -> Result<Response<Empty<Bytes>>, Infallible> {
     let body = request.into_body().collect().await;
     let status = match body.map(|body| body.to_bytes().len()) {
@@ -137,7 +137,7 @@ async fn a_hedge_that_is_interrupted_before_it_is_sent_is_skipped() {
     assert_eq!((counts.hedges, counts.not_resendable), (0, 1));
 }
 
-/// The client of the failed attempt goes on sending the body, to keep its connection usable.
+/// The client of the failed attempt continues to send the body, to keep its connection usable.
 #[tokio::test(start_paused = true)]
 async fn a_failed_attempt_leaves_the_rest_of_the_body_to_its_hedge() {
     let layer = fixed(10).http().hedge_unsafe_if(|_| true).build().unwrap();

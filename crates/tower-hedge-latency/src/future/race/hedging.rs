@@ -100,7 +100,7 @@ where
         if !is_ready || !self.may_send() {
             return self.skip(attempt, SkipReason::NotReady);
         }
-        if self.attempt_ended(attempt, false) {
+        if self.is_interrupted(attempt) {
             return self.skip(attempt, SkipReason::NotResendable);
         }
         let Some(permit) = self.budget().withdraw() else {
@@ -127,7 +127,7 @@ where
         attempt: Attempt,
         outcome: &Outcome<S, Req>,
     ) -> bool {
-        let verdict = match self.attempt_ended(attempt, false) {
+        let verdict = match self.is_interrupted(attempt) {
             // The outcome may only be the service's answer to the interruption.
             true => Verdict::transient(),
             false => self.protocol.classify(&self.context, &attempt, outcome),
