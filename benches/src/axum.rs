@@ -1,7 +1,7 @@
-//! A complete server, axum's hello world, under the load generator `wrk`: with and without a limit, admitting and
-//! rejecting. Two more layers make no decision and send the same bytes as ours.
+//! A complete server, axum's hello world, under load: with and without a limit, admitting and rejecting. Two more layers
+//! make no decision and send the same bytes as ours.
 //!
-//! The server is a process on one core, and `wrk` runs on another.
+//! The server is a process on one core, and the load comes from another.
 
 mod server;
 
@@ -9,8 +9,8 @@ use std::io;
 
 pub(crate) use self::server::serve;
 use crate::limit::PROCESSOR_CLOCK;
+use crate::load::{self, Subject, start_self};
 use crate::report::{BARE, OURS, Row};
-use crate::wrk::{Subject, Wrk, start_self};
 
 const WITHOUT_FIELDS: &str = "axum hello, header key, without fields";
 const WITH_FIELDS: &str = "axum hello, header key, with fields";
@@ -27,7 +27,7 @@ const EQUAL: f64 = 1.0;
 /// 0.97 of the rate of a layer that sends the same bytes without a decision.
 const NEARLY_CONSTANT: f64 = 1.03;
 
-/// Measures the rows. Without `wrk`, returns none and prints the reason to stderr.
+/// Measures the rows. Without `taskset`, returns none and prints the reason to stderr.
 pub(crate) fn rows() -> Vec<Row> {
     measure().unwrap_or_else(|error| {
         eprintln!("no axum rows: {error}");
@@ -36,29 +36,30 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 fn measure() -> io::Result<Vec<Row>> {
-    let wrk = Wrk::find()?;
     let server = start_self(&[])?;
     let subject = |case, name, path| Subject::new(case, name, &server, path);
-    let without_fields = wrk.rows([
+    let without_fields = load::rows([
         subject(WITHOUT_FIELDS, BARE, server::BARE),
         subject(WITHOUT_FIELDS, OURS, server::OURS),
         subject(WITHOUT_FIELDS, TOWER_GOVERNOR, server::GOVERNOR).goal(EQUAL),
         subject(WITHOUT_FIELDS, PROCESSOR_CLOCK, server::PROCESSOR_CLOCK),
         subject(WITHOUT_FIELDS, FLOOR, server::FLOOR),
     ])?;
-    let with_fields = wrk.rows([
+    let with_fields = load::rows([
         subject(WITH_FIELDS, BARE, server::BARE),
         subject(WITH_FIELDS, OURS, server::OURS_WITH_FIELDS),
         subject(WITH_FIELDS, TOWER_GOVERNOR, server::GOVERNOR_WITH_FIELDS).goal(EQUAL),
         subject(WITH_FIELDS, FLOOR, server::FLOOR_WITH_FIELDS),
         subject(WITH_FIELDS, CONSTANT, server::FIELDS).goal(NEARLY_CONSTANT),
     ])?;
-    let rejecting = wrk.rows([
+    let rejecting = load::rows([
         subject(REJECTING, BARE, server::BARE),
-        subject(REJECTING, OURS, server::OURS_REJECTING),
-        subject(REJECTING, TOWER_GOVERNOR, server::GOVERNOR_REJECTING),
-        subject(REJECTING, FLOOR, server::FLOOR_REJECTING),
-        subject(REJECTING, CONSTANT, server::REJECTION).goal(NEARLY_CONSTANT),
+        subject(REJECTING, OURS, server::OURS_REJECTING).rejecting(),
+        subject(REJECTING, TOWER_GOVERNOR, server::GOVERNOR_REJECTING).rejecting(),
+        subject(REJECTING, FLOOR, server::FLOOR_REJECTING).rejecting(),
+        subject(REJECTING, CONSTANT, server::REJECTION)
+            .rejecting()
+            .goal(NEARLY_CONSTANT),
     ])?;
     Ok([without_fields, with_fields, rejecting].concat())
 }

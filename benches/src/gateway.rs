@@ -1,7 +1,7 @@
-//! `examples/gateway` under the load generator `wrk`: with all layers, without layers, and with the floor of the layers.
-//! Also nginx as the same proxy.
+//! `examples/gateway` under load: with all layers, without layers, and with the floor of the layers. Also nginx as the
+//! same proxy.
 //!
-//! The proxy is a process on one core. `wrk` and the upstream, an nginx with a constant response, run on another.
+//! The proxy is a process on one core. The load and the upstream, an nginx with a constant response, run on another.
 
 mod floor;
 
@@ -15,8 +15,8 @@ use tempfile::TempDir;
 use tests::servers::{Server, free_port};
 
 pub(crate) use self::floor::serve;
+use crate::load::{self, CORES, Subject, start_self};
 use crate::report::{BARE, OURS, Row};
-use crate::wrk::{CORES, Subject, Wrk, start_self};
 
 const CASE: &str = "gateway, all layers";
 
@@ -27,9 +27,8 @@ const NEARLY_BARE: f64 = 1.11;
 ///
 /// # Errors
 ///
-/// Returns an error if the gateway is not built, or if `nginx` or `wrk` is not installed.
+/// Returns an error if the gateway is not built, or if `nginx` or `taskset` is not installed.
 pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
-    let wrk = Wrk::find()?;
     let gateway = beside_this_program("gateway")?;
     let mut nginx = Command::new("nginx");
     let version = nginx.arg("-v").stderr(Stdio::null()).status();
@@ -46,7 +45,7 @@ pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
     let floor = start_self(&["--upstream", &upstream.port().to_string()])?;
     // Longer than any response.
     let unhedged = start_gateway(&gateway, upstream.port(), &["--hedge-at", "10000"]);
-    Ok(wrk.rows([
+    Ok(load::rows([
         Subject::new(CASE, OURS, &ours, "/"),
         Subject::new(CASE, BARE, &bare, "/").goal(NEARLY_BARE),
         Subject::new(CASE, "bare+limit", &limit, "/"),

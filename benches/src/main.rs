@@ -8,6 +8,7 @@ mod growth;
 mod hedge;
 mod job;
 mod limit;
+mod load;
 mod measure;
 mod memcached;
 mod message;
@@ -16,7 +17,6 @@ mod report;
 mod resident;
 mod retry;
 mod throughput;
-mod wrk;
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -37,7 +37,7 @@ struct Args {
     /// Print one array of flat objects instead of a table.
     #[arg(long)]
     json: bool,
-    /// Used when this program starts itself: serve the paths that `wrk` requests.
+    /// Used when this program starts itself: serve the paths that the load requests.
     #[arg(long, hide = true, value_name = "PORT")]
     serve: Option<u16>,
     /// Used with `serve`: serve the floor of the gateway, before this port.
@@ -54,9 +54,9 @@ enum Group {
     Redis,
     Memcached,
     Limit,
-    /// A complete server, if `wrk` is installed.
+    /// A complete server, if `taskset` is installed.
     Axum,
-    /// The gateway of `examples`, if it is built, and `nginx` and `wrk` are installed.
+    /// The gateway of `examples`, if it is built, and `nginx` and `taskset` are installed.
     Gateway,
     /// How cost grows with the load.
     Growth,
