@@ -9,7 +9,7 @@ use std::io;
 
 pub(crate) use self::server::serve;
 use crate::limit::PROCESSOR_CLOCK;
-use crate::load::{self, Subject, start_self};
+use crate::load::{self, Subject, find_taskset, start_self};
 use crate::report::{BARE, OURS, Row};
 
 const WITHOUT_FIELDS: &str = "axum hello, header key, without fields";
@@ -36,6 +36,7 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 fn measure() -> io::Result<Vec<Row>> {
+    find_taskset()?;
     let server = start_self(&[])?;
     let subject = |case, name, path| Subject::new(case, name, &server, path);
     let without_fields = load::rows([

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tests::servers::{Server, free_port};
 
 pub(crate) use self::floor::serve;
-use crate::load::{self, CORES, Subject, start_self};
+use crate::load::{self, CORES, Subject, find_taskset, start_self};
 use crate::report::{BARE, OURS, Row};
 
 const CASE: &str = "gateway, all layers";
@@ -29,6 +29,7 @@ const NEARLY_BARE: f64 = 1.11;
 ///
 /// Returns an error if the gateway is not built, or if `nginx` or `taskset` is not installed.
 pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
+    find_taskset()?;
     let gateway = beside_this_program("gateway")?;
     let mut nginx = Command::new("nginx");
     let version = nginx.arg("-v").stderr(Stdio::null()).status();

@@ -24,6 +24,17 @@ const CONNECTIONS: usize = 64;
 /// speed, usually affects all samples of a round.
 const REQUESTS: usize = 16;
 
+/// Looks for `taskset`, which starts each server on its core.
+///
+/// # Errors
+///
+/// Returns an error if `taskset` is not installed.
+pub(crate) fn find_taskset() -> io::Result<()> {
+    let version = Command::new("taskset").arg("--version").output();
+    version.map_err(|error| io::Error::other(format!("taskset: {error}")))?;
+    Ok(())
+}
+
 /// Starts a server in a process of this program, with these options in addition to its port.
 ///
 /// # Errors
@@ -149,7 +160,7 @@ impl<'a> Subject<'a> {
 ///
 /// # Errors
 ///
-/// Returns an error if `taskset` does not start, or a server does not answer with the expected status.
+/// Returns an error if `taskset` fails, or a server does not answer with the expected status.
 pub(crate) fn rows<const N: usize>(subjects: [Subject<'_>; N]) -> io::Result<Vec<Row>> {
     eprintln!("{}: {ROUNDS} rounds of {N} subjects", subjects[0].case);
     thread::scope(|scope| {
@@ -186,8 +197,7 @@ fn pin_this_thread() -> io::Result<()> {
     let output = Command::new("taskset")
         .args(["-c", "-p", CORES[1]])
         .arg(id)
-        .output()
-        .map_err(|error| io::Error::other(format!("taskset: {error}")))?;
+        .output()?;
     match output.status.success() {
         true => Ok(()),
         false => Err(io::Error::other(
