@@ -385,7 +385,8 @@ impl Policy {
     ///
     /// This works in a [`RateLimitLayer`](crate::RateLimitLayer), for HTTP and gRPC. The closure sees the request as it
     /// arrives at the layer. In axum, [`Router::layer`](https://docs.rs/axum/0.8/axum/struct.Router.html#method.layer)
-    /// runs after routing, so a request that matches a route usually has a `MatchedPath`.
+    /// runs after routing, so a request that matches a route usually has a `MatchedPath`. Inside `nest`, the URI has lost
+    /// the prefix of the nested router; `MatchedPath` and `OriginalUri` have it.
     ///
     /// # Default
     ///

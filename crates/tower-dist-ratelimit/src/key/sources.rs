@@ -106,7 +106,7 @@ pub fn method() -> impl KeyExtractor {
 /// One key per route of axum 0.8, such as `/users/{id}`. A request without a matched route has no key.
 ///
 /// Unlike URI paths, routes are bounded in number. The layer must be inside the router: add it with `Router::layer` or
-/// `Router::route_layer`.
+/// `Router::route_layer`. Around the router, no request has a matched route, so by default all requests share one count.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, key};
