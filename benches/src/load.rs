@@ -1,5 +1,6 @@
 //! Requests over persistent connections, and the rows of servers under this load.
 
+use std::panic::resume_unwind;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -171,7 +172,7 @@ pub(crate) fn rows<const N: usize>(subjects: [Subject<'_>; N]) -> io::Result<Vec
                 .build()?;
             runtime.block_on(measure(subjects))
         });
-        load.join().expect("the load does not panic")
+        load.join().unwrap_or_else(|panic| resume_unwind(panic))
     })
 }
 

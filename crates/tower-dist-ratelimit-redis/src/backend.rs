@@ -169,9 +169,9 @@ use crate::{
 /// share a row if their only policy is a token or leaky bucket without dynamic quotas. If the server does not know a
 /// script, the call takes a second round trip.
 ///
-/// A request to a token bucket takes 3 to 8 µs of the server's time in a shared call, and 0.1 to 0.5 µs if many requests
-/// share a row. A request in a call of its own takes 5 to 9 µs if the server reads several calls at a time, and 11 to 22 µs
-/// otherwise.
+/// A request to a token bucket takes 3 to 8 µs of the server's time in a shared call, and 0.1 to 0.5 µs if many
+/// requests share a row. A request in a call of its own takes 5 to 9 µs if the server reads several calls at a time,
+/// and 11 to 22 µs otherwise.
 ///
 /// All policies of one layer or limiter form a *set*. A registered set stays in memory until the last handle is
 /// dropped, and takes some kilobytes per policy. An equal set is registered only once, so rebuilding unchanged limits

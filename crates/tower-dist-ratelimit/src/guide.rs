@@ -23,8 +23,8 @@
 //! The times hold for one thread and a key in the processor's caches. With a million keys, a decision takes 250 ns
 //! instead of 60. With [quotas per key](crate::Policy::quota_by), a bucket in `Memory` takes 105 ns and 100 B. The HTTP
 //! layer adds 120 ns to the inner service. With response headers it adds 260 ns and 3 allocations, and for a rejection
-//! 290 ns and 5. The repository's `benches` measured the times on one quiet machine, where reading the clock takes 24 ns of
-//! each. Tests verify the bytes in `Memory`.
+//! 290 ns and 5. The repository's `benches` measured the times on one quiet machine, where reading the clock takes 24 ns
+//! of each. Tests verify the bytes in `Memory`.
 //!
 //! # Backends
 //!

@@ -394,8 +394,8 @@ impl Policy {
     ///
     /// # Cost
     ///
-    /// One dynamic call per request. A layer with such a policy formats `RateLimit-Policy` anew for each response with
-    /// that header.
+    /// One dynamic call per request. A layer with such a policy formats `RateLimit-Policy` for each response with that
+    /// header.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
