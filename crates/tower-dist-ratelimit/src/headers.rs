@@ -120,19 +120,30 @@ fn wait(decision: &Decision) -> Option<Duration> {
     }
 }
 
-/// A cache of one header value. The first rejection with new numbers usually stores only the numbers. If the next
-/// rejection has the same numbers, it usually stores its value, and further such rejections share this value.
-#[derive(Default)]
-pub(crate) struct Latest<N>(Mutex<(N, Option<HeaderValue>)>);
+/// The header values of a rejection that depend on its numbers.
+#[derive(Clone)]
+pub(crate) struct RejectionValues {
+    pub(crate) retry_after: Option<HeaderValue>,
+    pub(crate) state: Option<HeaderValue>,
+}
 
-impl<N: PartialEq> Latest<N> {
-    /// Returns the value with these numbers.
-    pub(crate) fn value(
+/// A cache of the header values of rejections that a single policy decided. The first rejection with new numbers usually
+/// stores only the numbers. If the next rejection has the same numbers, it usually stores its values, and further such
+/// rejections share these values.
+#[derive(Default)]
+pub(crate) struct LatestRejection(Mutex<(RejectionNumbers, Option<RejectionValues>)>);
+
+/// The index of a rejection's only policy, and the [`numbers`] of its decision.
+pub(crate) type RejectionNumbers = (usize, (u64, Option<u64>));
+
+impl LatestRejection {
+    /// Returns the values for these numbers.
+    pub(crate) fn values(
         &self,
-        numbers: N,
-        build: impl FnOnce() -> Option<HeaderValue>,
-    ) -> Option<HeaderValue> {
-        // If another thread uses the latest value, builds a new one instead of waiting.
+        numbers: RejectionNumbers,
+        build: impl Fn() -> RejectionValues,
+    ) -> RejectionValues {
+        // If another thread uses the latest values, builds new ones instead of waiting.
         let Ok(mut latest) = self.0.try_lock() else {
             return build();
         };
@@ -141,19 +152,13 @@ impl<N: PartialEq> Latest<N> {
             (*shown, *kept) = (numbers, None);
             return build();
         }
-        if kept.is_none() {
-            *kept = build();
-        }
-        kept.clone()
+        kept.get_or_insert_with(build).clone()
     }
 }
 
-impl Latest<u64> {
-    /// Returns the value of `Retry-After` for a wait: at least one second, because 0 invites an immediate retry.
-    pub(crate) fn retry_after(&self, wait: Duration) -> Option<HeaderValue> {
-        let seconds = whole_seconds(wait).max(1);
-        self.value(seconds, || Some(integer(seconds)))
-    }
+/// Returns the value of `Retry-After` for a wait: at least one second, because 0 invites an immediate retry.
+pub(crate) fn retry_after(wait: Duration) -> HeaderValue {
+    integer(whole_seconds(wait).max(1))
 }
 
 /// A number in one allocation; `HeaderValue::from` usually takes two.
@@ -181,7 +186,6 @@ mod tests {
 
     #[test]
     fn a_wait_is_written_in_seconds_rounded_up_and_at_least_one() {
-        let latest = Latest::default();
         for (wait, seconds) in [
             (Duration::ZERO, "1"),
             (Duration::from_nanos(1), "1"),
@@ -190,7 +194,7 @@ mod tests {
             (Duration::from_secs(1), "1"),
             (Duration::MAX, "18446744073709551615"),
         ] {
-            assert_eq!(latest.retry_after(wait).unwrap(), seconds);
+            assert_eq!(retry_after(wait), seconds);
         }
     }
 

@@ -12,10 +12,13 @@ use http::{
 pub(crate) use self::follow_up::FollowUp;
 pub use self::response_head::ResponseHead;
 pub(crate) use self::stamp::policies_of;
-use self::{follow_up::Refund, stamp::Stamp};
+use self::{
+    follow_up::Refund,
+    stamp::{Stamp, state_of},
+};
 use crate::{
     Decided, RateLimitHandle, Reason, Rejection, RejectionResponse, ResponseHeaders,
-    headers::Latest,
+    headers::{self, LatestRejection, RejectionValues},
     key::RequestParts,
     limits::{Check, Limits, Outcome, Rule},
 };
@@ -37,10 +40,7 @@ pub(crate) struct HttpLimits {
     /// The value of `RateLimit-Policy`. `None` if a policy has an `only_if`, a `quota_by` or a `quota_by_async`, or if
     /// all policies are hidden.
     pub(crate) policy_field: Option<HeaderValue>,
-    pub(crate) retry_after: Latest<u64>,
-    /// Caches the `RateLimit` header of rejections that a single policy decided. The numbers are the policy's index,
-    /// the remaining tokens, and the wait in seconds.
-    pub(crate) state: Latest<(usize, (u64, Option<u64>))>,
+    pub(crate) latest: LatestRejection,
 }
 
 #[derive(Default)]
@@ -78,7 +78,8 @@ impl HttpLimits {
                 ResponseHeaders::NearLimit(share) => self.is_near(decided, share),
                 ResponseHeaders::OnRejection | ResponseHeaders::Never => false,
             };
-        report.then(|| Stamp::new(self, decided)).flatten()
+        let stamp = || Stamp::new(self, decided, state_of(decided));
+        report.then(stamp).flatten()
     }
 
     /// Inserts a handle into a request that passes, if the layer has handles. Returns the remaining work on the
@@ -143,16 +144,24 @@ impl HttpLimits {
     ) -> Response<B> {
         let rejection = Rejection::new(&self.limits.rules, check, reason);
         let mut response = reject.response(&rejection);
+        let decided = rejection.decided();
+        let build = || RejectionValues {
+            retry_after: rejection.retry_after().map(headers::retry_after),
+            state: state_of(decided),
+        };
+        let values = match decided.only_rejection() {
+            Some((rule, one)) => self.latest.values((rule, headers::numbers(one)), build),
+            None => build(),
+        };
         let fields = response.headers_mut();
-        if let Some(wait) = rejection.retry_after()
+        if let Some(value) = values.retry_after
             && !reject.has_retry_hint()
             && let Ok(Entry::Vacant(entry)) = fields.try_entry(RETRY_AFTER)
-            && let Some(value) = self.retry_after.retry_after(wait)
         {
             let _ = entry.try_insert(value);
         }
         if self.answers.fields != ResponseHeaders::Never
-            && let Some(stamp) = Stamp::new(self, rejection.decided())
+            && let Some(stamp) = Stamp::new(self, decided, values.state)
         {
             stamp.put_on(fields);
         }

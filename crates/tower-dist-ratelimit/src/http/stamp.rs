@@ -16,9 +16,13 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Returns `None` if no policy decided, if all policies that decided are hidden, or if the failure mode decided
-    /// without a count.
-    pub(super) fn new(http: &HttpLimits, decided: Decided<'_>) -> Option<Self> {
+    /// Returns the headers with this value of `RateLimit`. `None` without a value, or if the failure mode decided without
+    /// a count.
+    pub(super) fn new(
+        http: &HttpLimits,
+        decided: Decided<'_>,
+        state: Option<HeaderValue>,
+    ) -> Option<Self> {
         if !decided.has_counted() {
             return None;
         }
@@ -30,12 +34,6 @@ impl Stamp {
         let policies = match &http.policy_field {
             Some(policies) => Some(policies.clone()),
             None => policies_of(&http.limits.rules, decided),
-        };
-        let shown = decided.named().filter(|(rule, _)| !rule.policy.hidden);
-        let build = || headers::state(shown.map(|(rule, one)| (rule.quoted.as_str(), one)));
-        let state = match decided.only_rejection() {
-            Some((rule, one)) => http.state.value((rule, headers::numbers(one)), build),
-            None => build(),
         };
         Some(Self {
             policies,
@@ -62,6 +60,12 @@ impl Stamp {
             }
         }
     }
+}
+
+/// Returns the value of `RateLimit`. `None` if no policy decided, or if all policies that decided are hidden.
+pub(super) fn state_of(decided: Decided<'_>) -> Option<HeaderValue> {
+    let shown = decided.named().filter(|(rule, _)| !rule.policy.hidden);
+    headers::state(shown.map(|(rule, one)| (rule.quoted.as_str(), one)))
 }
 
 /// Returns the number for `X-RateLimit-Limit`: usually the limit, or the burst if the burst is larger. In a leaky

@@ -7,7 +7,7 @@ use crate::{
     BuildError, Consistency, Decided, FailureMode, GrpcRejection, Policy, ProblemJson, Rejection,
     ResponseHeaders,
     backend::Backend,
-    headers::Latest,
+    headers::LatestRejection,
     http::{HttpLimits, HttpSettings, ResponseHead, policies_of},
     key::RequestParts,
     limits::{Check, Settings},
@@ -297,8 +297,7 @@ impl<R> RateLimitLayerBuilder<R> {
             policy_field: policies_of(&limits.rules, none).filter(|_| !varies),
             limits: Arc::new(limits),
             answers: self.answers,
-            retry_after: Latest::default(),
-            state: Latest::default(),
+            latest: LatestRejection::default(),
         };
         Ok(RateLimitLayer {
             http: Arc::new(http),

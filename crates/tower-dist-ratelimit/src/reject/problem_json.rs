@@ -28,10 +28,8 @@ impl<B: From<Bytes>> RejectionResponse<B> for ProblemJson {
     fn response(&self, rejection: &Rejection<'_>) -> Response<B> {
         let mut response = Response::new(B::from(document(rejection)));
         *response.status_mut() = rejection.status();
-        response.headers_mut().insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
+        let kind = const { HeaderValue::from_static("application/problem+json") };
+        response.headers_mut().insert(CONTENT_TYPE, kind);
         response
     }
 }
