@@ -39,28 +39,37 @@ fn measure() -> io::Result<Vec<Row>> {
     find_taskset()?;
     let server = start_self(&[])?;
     let subject = |case, name, path| Subject::new(case, name, &server, path);
-    let without_fields = load::rows([
-        subject(WITHOUT_FIELDS, BARE, server::BARE),
-        subject(WITHOUT_FIELDS, OURS, server::OURS),
-        subject(WITHOUT_FIELDS, TOWER_GOVERNOR, server::GOVERNOR).goal(EQUAL),
-        subject(WITHOUT_FIELDS, PROCESSOR_CLOCK, server::PROCESSOR_CLOCK),
-        subject(WITHOUT_FIELDS, FLOOR, server::FLOOR),
-    ])?;
-    let with_fields = load::rows([
-        subject(WITH_FIELDS, BARE, server::BARE),
-        subject(WITH_FIELDS, OURS, server::OURS_WITH_FIELDS),
-        subject(WITH_FIELDS, TOWER_GOVERNOR, server::GOVERNOR_WITH_FIELDS).goal(EQUAL),
-        subject(WITH_FIELDS, FLOOR, server::FLOOR_WITH_FIELDS),
-        subject(WITH_FIELDS, CONSTANT, server::FIELDS).goal(NEARLY_CONSTANT),
-    ])?;
-    let rejecting = load::rows([
-        subject(REJECTING, BARE, server::BARE),
-        subject(REJECTING, OURS, server::OURS_REJECTING).rejecting(),
-        subject(REJECTING, TOWER_GOVERNOR, server::GOVERNOR_REJECTING).rejecting(),
-        subject(REJECTING, FLOOR, server::FLOOR_REJECTING).rejecting(),
-        subject(REJECTING, CONSTANT, server::REJECTION)
-            .rejecting()
-            .goal(NEARLY_CONSTANT),
-    ])?;
+    let without_fields = load::rows(
+        [
+            subject(WITHOUT_FIELDS, BARE, server::BARE),
+            subject(WITHOUT_FIELDS, OURS, server::OURS),
+            subject(WITHOUT_FIELDS, TOWER_GOVERNOR, server::GOVERNOR).goal(EQUAL),
+            subject(WITHOUT_FIELDS, PROCESSOR_CLOCK, server::PROCESSOR_CLOCK),
+            subject(WITHOUT_FIELDS, FLOOR, server::FLOOR),
+        ],
+        None,
+    )?;
+    let with_fields = load::rows(
+        [
+            subject(WITH_FIELDS, BARE, server::BARE),
+            subject(WITH_FIELDS, OURS, server::OURS_WITH_FIELDS),
+            subject(WITH_FIELDS, TOWER_GOVERNOR, server::GOVERNOR_WITH_FIELDS).goal(EQUAL),
+            subject(WITH_FIELDS, FLOOR, server::FLOOR_WITH_FIELDS),
+            subject(WITH_FIELDS, CONSTANT, server::FIELDS).goal(NEARLY_CONSTANT),
+        ],
+        None,
+    )?;
+    let rejecting = load::rows(
+        [
+            subject(REJECTING, BARE, server::BARE),
+            subject(REJECTING, OURS, server::OURS_REJECTING).rejecting(),
+            subject(REJECTING, TOWER_GOVERNOR, server::GOVERNOR_REJECTING).rejecting(),
+            subject(REJECTING, FLOOR, server::FLOOR_REJECTING).rejecting(),
+            subject(REJECTING, CONSTANT, server::REJECTION)
+                .rejecting()
+                .goal(NEARLY_CONSTANT),
+        ],
+        None,
+    )?;
     Ok([without_fields, with_fields, rejecting].concat())
 }

@@ -1,12 +1,13 @@
 //! `examples/gateway` under load: with all layers, without layers, and with the floor of the layers. Also nginx as the
 //! same proxy.
 //!
-//! The proxy is a process on one core. The load and the upstream, an nginx with a constant response, run on another.
+//! The proxy is a process on one core. The load and the upstream are a thread on another.
 
 mod floor;
 
 use std::error::Error;
 use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::{env, io};
@@ -15,7 +16,7 @@ use tempfile::TempDir;
 use tests::servers::{Server, free_port};
 
 pub(crate) use self::floor::serve;
-use crate::load::{self, CORES, Subject, find_taskset, start_self};
+use crate::load::{self, SERVER_CORE, Subject, find_taskset, start_self};
 use crate::report::{BARE, OURS, Row};
 
 const CASE: &str = "gateway, all layers";
@@ -34,19 +35,17 @@ pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
     let mut nginx = Command::new("nginx");
     let version = nginx.arg("-v").stderr(Stdio::null()).status();
     version.map_err(|error| format!("nginx: {error}"))?;
-    let upstream = start_nginx(CORES[1], r#"return 200 "Hello, World!";"#, 0)?;
-    let forward = "proxy_pass http://upstream; proxy_http_version 1.1; \
-        proxy_set_header Connection \"\"; proxy_set_header X-Forwarded-For $remote_addr; \
-        proxy_set_header X-Forwarded-Host $http_host; proxy_set_header Via \"1.1 nginx\";";
-    let nginx = start_nginx(CORES[0], forward, upstream.port())?;
-    let ours = start_gateway(&gateway, upstream.port(), &[]);
-    let bare = start_gateway(&gateway, upstream.port(), &["--bare"]);
-    let only = |layer| start_gateway(&gateway, upstream.port(), &["--layers", layer]);
+    let upstream = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = upstream.local_addr()?.port();
+    let nginx = start_nginx(port)?;
+    let ours = start_gateway(&gateway, port, &[]);
+    let bare = start_gateway(&gateway, port, &["--bare"]);
+    let only = |layer| start_gateway(&gateway, port, &["--layers", layer]);
     let [limit, retry, hedge] = ["limit", "retry", "hedge"].map(only);
-    let floor = start_self(&["--upstream", &upstream.port().to_string()])?;
+    let floor = start_self(&["--upstream", &port.to_string()])?;
     // Longer than any response.
-    let unhedged = start_gateway(&gateway, upstream.port(), &["--hedge-at", "10000"]);
-    Ok(load::rows([
+    let unhedged = start_gateway(&gateway, port, &["--hedge-at", "10000"]);
+    let subjects = [
         Subject::new(CASE, OURS, &ours, "/"),
         Subject::new(CASE, BARE, &bare, "/").goal(NEARLY_BARE),
         Subject::new(CASE, "bare+limit", &limit, "/"),
@@ -55,7 +54,8 @@ pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
         Subject::new(CASE, "floor", &floor, "/"),
         Subject::new(CASE, "ours, no hedge due", &unhedged, "/"),
         Subject::new(CASE, "nginx", &nginx, "/"),
-    ])?)
+    ];
+    Ok(load::rows(subjects, Some(upstream))?)
 }
 
 fn beside_this_program(name: &str) -> io::Result<PathBuf> {
@@ -76,7 +76,7 @@ fn start_gateway(program: &std::path::Path, upstream: u16, options: &[&str]) -> 
         let command = [
             "taskset",
             "-c",
-            CORES[0],
+            SERVER_CORE,
             &program,
             "--listen",
             &listen,
@@ -94,15 +94,9 @@ fn start_gateway(program: &std::path::Path, upstream: u16, options: &[&str]) -> 
     })
 }
 
-/// An nginx of one process that keeps its connections, with one location. A proxy forwards to the port `upstream`.
-fn start_nginx(core: &str, location: &str, upstream: u16) -> io::Result<Server> {
+/// An nginx of one process that forwards to the port `upstream` and keeps its connections.
+fn start_nginx(upstream: u16) -> io::Result<Server> {
     let (dir, port) = (TempDir::new()?, free_port());
-    let upstream = match upstream {
-        0 => String::new(),
-        port => format!(
-            "upstream upstream {{ server 127.0.0.1:{port}; keepalive 64; keepalive_requests 1000000000; }}"
-        ),
-    };
     let settings = format!(
         "daemon off; master_process off; pid nginx.pid; error_log error.log;
         events {{ worker_connections 1024; }}
@@ -110,15 +104,24 @@ fn start_nginx(core: &str, location: &str, upstream: u16) -> io::Result<Server> 
             access_log off; keepalive_requests 1000000000;
             client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;
             uwsgi_temp_path uwsgi; scgi_temp_path scgi;
-            {upstream}
-            server {{ listen 127.0.0.1:{port}; location / {{ {location} }} }}
+            upstream upstream {{
+                server 127.0.0.1:{upstream}; keepalive 64; keepalive_requests 1000000000;
+            }}
+            server {{
+                listen 127.0.0.1:{port};
+                location / {{
+                    proxy_pass http://upstream; proxy_http_version 1.1;
+                    proxy_set_header Connection \"\"; proxy_set_header X-Forwarded-For $remote_addr;
+                    proxy_set_header X-Forwarded-Host $http_host; proxy_set_header Via \"1.1 nginx\";
+                }}
+            }}
         }}"
     );
     fs::write(dir.path().join("nginx.conf"), settings)?;
     let command = [
         "taskset",
         "-c",
-        core,
+        SERVER_CORE,
         "nginx",
         "-p",
         ".",

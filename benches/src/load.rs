@@ -8,14 +8,16 @@ use std::{env, fs, io, str, thread};
 
 use ::tests::servers::{Server, free_port};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::measure::time;
 use crate::report::{Goal, Row};
 
-/// The cores of the measured server and of the load.
-pub(crate) const CORES: [&str; 2] = ["0", "1"];
+/// The core of the measured server. The load runs on [`LOAD_CORE`].
+pub(crate) const SERVER_CORE: &str = "0";
+
+const LOAD_CORE: &str = "1";
 
 const ROUNDS: usize = 61;
 
@@ -44,7 +46,7 @@ pub(crate) fn find_taskset() -> io::Result<()> {
 pub(crate) fn start_self(options: &[&str]) -> io::Result<Server> {
     let program = env::current_exe()?.to_string_lossy().into_owned();
     Ok(Server::start_on(free_port, |port| {
-        let command = ["taskset", "-c", CORES[0], &program, "--serve", port];
+        let command = ["taskset", "-c", SERVER_CORE, &program, "--serve", port];
         let command = command.iter().chain(options);
         command.map(|&part| part.to_owned()).collect()
     }))
@@ -160,12 +162,15 @@ impl<'a> Subject<'a> {
 }
 
 /// Measures the subjects in turn in each round, so that other work on the machine affects all of them. The next round
-/// begins with the next subject.
+/// begins with the next subject. The thread of the load also serves `upstream`, to which proxies can forward.
 ///
 /// # Errors
 ///
 /// Returns an error if `taskset` fails, or a server does not answer with the expected status.
-pub(crate) fn rows<const N: usize>(subjects: [Subject<'_>; N]) -> io::Result<Vec<Row>> {
+pub(crate) fn rows<const N: usize>(
+    subjects: [Subject<'_>; N],
+    upstream: Option<std::net::TcpListener>,
+) -> io::Result<Vec<Row>> {
     eprintln!("{}: {ROUNDS} rounds of {N} subjects", subjects[0].case);
     thread::scope(|scope| {
         let load = scope.spawn(|| {
@@ -175,7 +180,13 @@ pub(crate) fn rows<const N: usize>(subjects: [Subject<'_>; N]) -> io::Result<Vec
                 .event_interval(1)
                 .enable_all()
                 .build()?;
-            runtime.block_on(measure(subjects))
+            runtime.block_on(async {
+                if let Some(upstream) = upstream {
+                    upstream.set_nonblocking(true)?;
+                    tokio::spawn(serve(TcpListener::from_std(upstream)?));
+                }
+                measure(subjects).await
+            })
         });
         load.join().unwrap_or_else(|panic| resume_unwind(panic))
     })
@@ -196,22 +207,45 @@ async fn measure<const N: usize>(mut subjects: [Subject<'_>; N]) -> io::Result<V
     Ok(subjects.into_iter().map(Subject::row).collect())
 }
 
-/// Keeps the thread of the load from sleeping while it waits for responses. Otherwise the server would have to wake it,
-/// which on a virtual machine takes longer than a layer, and which clients on other machines do not cost a server.
+/// Keeps the thread of the load from sleeping while it waits. Otherwise the server would have to wake it, which on a
+/// virtual machine takes longer than a layer, and which clients and upstreams on other machines do not cost a server.
 async fn stay_awake() {
     loop {
-        // The upstream may run on the same core.
-        thread::yield_now();
         tokio::task::yield_now().await;
     }
 }
+
+/// Accepts the connections of proxies.
+async fn serve(upstream: TcpListener) -> io::Result<()> {
+    loop {
+        let (stream, _) = upstream.accept().await?;
+        stream.set_nodelay(true)?;
+        tokio::spawn(answer(stream));
+    }
+}
+
+/// Answers each request of a connection with the same response. The requests have no bodies.
+async fn answer(mut stream: TcpStream) -> io::Result<()> {
+    let mut read = Vec::with_capacity(1024);
+    while stream.read_buf(&mut read).await? > 0 {
+        if read.ends_with(b"\r\n\r\n") {
+            stream.write_all(RESPONSE).await?;
+            read.clear();
+        }
+    }
+    Ok(())
+}
+
+const RESPONSE: &[u8] =
+    b"HTTP/1.1 200 OK\r\nServer: bench\r\nDate: Sat, 28 Nov 2026 12:00:00 GMT\r\n\
+    Content-Type: text/plain\r\nContent-Length: 13\r\nConnection: keep-alive\r\n\r\nHello, World!";
 
 /// Moves this thread to the core of the load.
 fn pin_this_thread() -> io::Result<()> {
     let thread = fs::read_link("/proc/thread-self")?;
     let id = thread.file_name().unwrap_or_default();
     let output = Command::new("taskset")
-        .args(["-c", "-p", CORES[1]])
+        .args(["-c", "-p", LOAD_CORE])
         .arg(id)
         .output()?;
     match output.status.success() {
