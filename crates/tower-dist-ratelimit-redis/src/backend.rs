@@ -169,7 +169,7 @@ use crate::{
 /// share a row if their only policy is a token or leaky bucket without dynamic quotas. If the server does not know a
 /// script, the call takes a second round trip.
 ///
-/// A request to a token bucket takes 3 to 8 µs of the server's time in a shared call, and 0.1 to 0.5 µs if many
+/// A request to a token bucket takes 2 to 8 µs of the server's time in a shared call, and 0.1 to 0.5 µs if many
 /// requests share a row. A request in a call of its own takes 5 to 9 µs if the server reads several calls at a time,
 /// and 11 to 22 µs otherwise.
 ///

@@ -31,8 +31,8 @@
 //! | backend | scope | use | a decision | drawback |
 //! |---|---|---|---|---|
 //! | [`Memory`] | one process | one process, or a part of the limit for each of several processes | never waits | N processes behind a load balancer admit N times the limit |
-//! | `Redis` (crate `tower-dist-ratelimit-redis`) | a fleet, by the server's clock | exact limits | usually waits for one round trip; 2.6 to 7.8 µs of server time, 0.1 to 0.5 µs for a hot key | a server to operate; a Cluster decides keys of different slots separately |
-//! | `Memcached` (crate `tower-dist-ratelimit-memcached`) | a fleet, mostly by each machine's clock | a server that exists already | usually waits for one or two round trips; 1.5 to 2 µs of server time for a counter | if clocks differ by a time T, the fleet admits in addition the tokens of a time T; a full server evicts counts; contended buckets take more round trips |
+//! | `Redis` (crate `tower-dist-ratelimit-redis`) | a fleet, by the server's clock | exact limits | usually waits for one round trip; 2 to 7.8 µs of server time, 0.1 to 0.5 µs for a hot key | a server to operate; a Cluster decides keys of different slots separately |
+//! | `Memcached` (crate `tower-dist-ratelimit-memcached`) | a fleet, mostly by each machine's clock | a server that exists already | usually waits for one or two round trips; 0.7 to 2 µs of server time for a counter | if clocks differ by a time T, the fleet admits in addition the tokens of a time T; a full server evicts counts; contended buckets take more round trips |
 //! | `CasBackend` (feature `cas`) | a fleet, by each machine's clock | a database with compare-and-swap that exists already | usually waits for two round trips, and for one if it is a rejection | as with `Memcached`; writers of one key take turns |
 //!
 //! # Consistency
