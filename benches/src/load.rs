@@ -23,7 +23,7 @@ const ROUNDS: usize = 61;
 
 const CONNECTIONS: usize = 64;
 
-/// Requests of a connection per sample. A sample takes 0.1 to 0.5 s, so a change of the machine's speed usually affects
+/// Requests of a connection per sample. A sample takes 60 to 250 ms, so a change of the machine's speed usually affects
 /// all samples of a round. In much shorter samples, most requests would find the caches filled by the previous server.
 const REQUESTS: usize = 160;
 

@@ -122,7 +122,7 @@ use crate::{
 ///
 /// Each number is the maximum of three runs of a debug build on two idle cores, where timers were up to 6 ms late.
 /// `tests/tests/redis/under_load.rs` names the command that measures these times. The last column varies by up to 3 s,
-/// because two kinds of pauses are random: those between attempts to connect, and those of the layer's or limiter's
+/// because two pauses are random: the pause between attempts to connect, and the pause of the layer's or limiter's
 /// [circuit breaker](tower_dist_ratelimit::FailureMode).
 ///
 /// The primary's clock measures time. When this clock jumps back, a key that was written before the jump continues from

@@ -147,7 +147,10 @@ impl HttpLimits {
         let decided = rejection.decided();
         let build = || RejectionValues {
             retry_after: rejection.retry_after().map(headers::retry_after),
-            state: state_of(decided),
+            state: match self.answers.fields {
+                ResponseHeaders::Never => None,
+                _ => state_of(decided),
+            },
         };
         let values = match decided.only_rejection() {
             Some((rule, one)) => self.latest.values((rule, headers::numbers(one)), build),
@@ -160,9 +163,7 @@ impl HttpLimits {
         {
             let _ = entry.try_insert(value);
         }
-        if self.answers.fields != ResponseHeaders::Never
-            && let Some(stamp) = Stamp::new(self, decided, values.state)
-        {
+        if let Some(stamp) = Stamp::new(self, decided, values.state) {
             stamp.put_on(fields);
         }
         response

@@ -23,9 +23,7 @@ impl Stamp {
         decided: Decided<'_>,
         state: Option<HeaderValue>,
     ) -> Option<Self> {
-        if !decided.has_counted() {
-            return None;
-        }
+        let state = state.filter(|_| decided.has_counted())?;
         let x_ratelimit = http.answers.x_ratelimit.then(|| {
             let tightest = decided.tightest(|asked| !http.limits.rules[asked.rule].policy.hidden);
             tightest.map(|(asked, one)| headers::x_ratelimit(most(http, asked, one), one).into())
@@ -37,7 +35,7 @@ impl Stamp {
         };
         Some(Self {
             policies,
-            state: state?,
+            state,
             x_ratelimit,
         })
     }
